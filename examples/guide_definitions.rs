@@ -4,7 +4,7 @@
 //! cargo run --example guide_definitions
 //! ```
 //!
-//! The chapters "Limits over all nodes", "Dead letters and operator verbs", "Versions of definitions", "The columns of
+//! The chapters "Limits over all nodes", "Targets", "Dead letters and operator verbs", "Versions of definitions", "The columns of
 //! notify_def" and "Timetables and windows" show the regions of this file.
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +30,7 @@ async fn main() -> Result<()> {
     let outbox = Outbox::new(pool);
     outbox.migrate().await?;
     limits(&outbox).await?;
+    targets(&outbox).await?;
     times(&outbox).await?;
     verbs(&outbox).await?;
     versions(&outbox).await?;
@@ -52,6 +53,21 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
     alice.resume_all().await?;
     // [end]
     ensure!(alice.audit(&AuditFilter::all(), None, 10).await?.entries.len() >= 2, "the audit has both");
+    Ok(())
+}
+
+async fn targets(outbox: &Outbox<Sqlite>) -> Result<()> {
+    // [targets]
+    outbox.define_if_missing(NotifyDef::new("order").handler("http")).await?;
+    let erp = NotifyDef::target("order", "erp").handler_config(r#"{"url":"https://erp.example.org/orders"}"#);
+    outbox.define_if_missing(erp).await?;
+    let customs = NotifyDef::target("order", "customs").target_filter("@.amount >= 1000 && @.country != 'DE'");
+    outbox.define_if_missing(customs).await?;
+    for target in outbox.operator("alice").targets("order").await? {
+        println!("{} of {:?}", target.name, target.target_of);
+    }
+    // [end]
+    ensure!(outbox.operator("alice").targets("order").await?.len() == 2, "both are stored");
     Ok(())
 }
 

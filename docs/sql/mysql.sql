@@ -9,7 +9,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, database ()
 FROM notify_def d
 JOIN
   JSON_TABLE(
@@ -40,7 +40,7 @@ INSERT INTO
     next_call_time
   )
 VALUES (
-  IF (database () = $15, $2, NULL),
+  IF (database () = $14, $2, NULL),
   $3,
   $4,
   $5,
@@ -102,30 +102,22 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- definition_id
-SELECT
-  id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL;
 
 -- definition_id_now
-SELECT
-  id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
 
@@ -816,6 +808,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -843,6 +836,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   b.reason,
   b.new_group
@@ -913,9 +907,46 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2);
 
+-- pass_on
+INSERT
+  IGNORE INTO notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
-VALUES (IF (database () = $4, $1, NULL), $2);
+VALUES (IF (database () = $3, $1, NULL), $2);
 
 -- insert_known
 INSERT INTO notify_msg (def_id, param)
@@ -955,6 +986,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -981,6 +1013,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -1260,7 +1293,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1304,7 +1338,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1348,7 +1383,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1393,7 +1429,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
-    encrypt_param,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1430,6 +1467,7 @@ VALUES (
   $31,
   $32,
   $33,
+  $34,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1467,9 +1505,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  encrypt_param = $33,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $34;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1595,7 +1634,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1639,7 +1679,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1880,6 +1921,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1908,6 +1950,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -1937,6 +1980,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1967,6 +2011,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -3501,7 +3546,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -3533,7 +3579,8 @@ SELECT
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
@@ -3563,6 +3610,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -3589,6 +3637,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $3
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -3653,7 +3702,8 @@ WHERE
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT IGNORE INTO notify_switch (id)

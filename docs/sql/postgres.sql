@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -114,7 +114,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1001,6 +1001,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -1028,6 +1029,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason,
   b.new_group
@@ -1111,11 +1113,46 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
+WHERE d.name = $1 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1185,6 +1222,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1211,6 +1249,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1295,6 +1334,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason,
       error_group
@@ -1322,6 +1362,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason,
     m.new_group
@@ -1388,6 +1429,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason
     )
@@ -1414,6 +1456,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     m.response,
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1829,7 +1872,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1885,7 +1929,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1941,7 +1986,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1998,7 +2044,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
-    encrypt_param,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -2035,6 +2082,7 @@ VALUES (
   $31,
   $32,
   $33,
+  $34,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2072,9 +2120,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  encrypt_param = $33,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $34;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2209,7 +2258,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2265,7 +2315,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2565,6 +2616,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2609,6 +2661,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2658,6 +2711,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2704,6 +2758,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -4551,7 +4606,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -4583,7 +4639,8 @@ SELECT
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -4612,6 +4669,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -4638,6 +4696,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -4705,7 +4764,8 @@ WHERE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, ''
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -53,7 +53,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -117,7 +117,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -865,6 +865,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -892,6 +893,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   b.reason,
   b.new_group
@@ -978,11 +980,50 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+FROM (
+  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
+WHERE d.name = $1 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1014,6 +1055,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1040,6 +1082,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -1294,7 +1337,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1338,7 +1382,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1382,7 +1427,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1426,7 +1472,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
-    encrypt_param,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1463,6 +1510,7 @@ VALUES (
   $31,
   $32,
   $33,
+  $34,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1500,9 +1548,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  encrypt_param = $33,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $34;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1617,7 +1666,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1661,7 +1711,8 @@ SELECT
   owner,
   runbook,
   mask,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1906,6 +1957,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1934,6 +1986,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -1963,6 +2016,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1992,6 +2046,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -3367,7 +3422,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -3399,7 +3455,8 @@ SELECT
       coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -3429,6 +3486,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -3455,6 +3513,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m
@@ -3522,7 +3581,8 @@ WHERE
     printf('%+.3f seconds', (- $3) / 1000.0)
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

@@ -10,6 +10,7 @@ on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
     the_query_of_the_book_counts_the_notices_of_a_key,
+    targets_inserted_as_in_the_book_get_what_is_passed_on,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
 
@@ -69,6 +70,27 @@ async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
         tx.commit().await.unwrap();
     }
     assert_eq!(db.shell().run(region("key_in_use")).well(), "2");
+    db.close().await;
+}
+
+async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run(region("targets")).well();
+    valid_rows(&db).await;
+    for amount in [7, 7000] {
+        let mut tx = db.outbox.begin().await.unwrap();
+        add_notice(&mut tx, "order", &serde_json::json!({ "amount": amount, "country": "FR" })).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sweeper = db.outbox.sweeper().handler("http", move |notice: Notice<serde_json::Value>| {
+        sender.send((notice.target().unwrap().to_owned(), notice.param()["amount"].as_i64().unwrap())).unwrap();
+        async { Ok(()) }
+    });
+    sweeper.run_until_idle().await.unwrap();
+    let mut got: Vec<_> = receiver.try_iter().collect();
+    got.sort_unstable();
+    assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
     db.close().await;
 }
 

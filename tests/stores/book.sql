@@ -28,6 +28,16 @@ WHERE CAST(param AS char(120)) LIKE '{"$encrypted":"2025"%';
 UPDATE notify_def SET email = 'final_failure=shift@example.org', alert_to = 'dead_letters=ops' WHERE name = 'report_sale';
 -- [end]
 
+-- [targets]
+INSERT INTO notify_def (name, handler) VALUES ('order', 'http');
+-- The configuration of each receiver is for the handler. What a row leaves out, it inherits from `order`.
+INSERT INTO notify_def (name, target_of, handler_config)
+SELECT 'order/erp', id, '{"url":"https://erp.example.org/orders"}' FROM notify_def WHERE name = 'order';
+INSERT INTO notify_def (name, target_of, target_filter, max_concurrency, handler_config)
+SELECT 'order/customs', id, '@.amount >= 1000 && @.country != ''DE''', 2, '{"url":"https://customs.example.org"}'
+FROM notify_def WHERE name = 'order';
+-- [end]
+
 -- [dead_letters]
 SELECT id, description, last_class, last_error, failures, crashes, finish_time, end_reason
 FROM notify_error

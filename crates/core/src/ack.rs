@@ -178,6 +178,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 error_group: None,
                 alarm: None,
                 for_breaker: None,
+                pass_to: Vec::new(),
             }))
         }
         ReplyKind::Nack(reason)

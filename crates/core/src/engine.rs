@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
-use crate::definition::{NotifyDef, Problem};
+use crate::definition::{InForce, NotifyDef, Problem, in_force};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
@@ -56,7 +56,36 @@ impl Engine {
         self.config_checks.write().insert(handler, check);
     }
 
-    /// Checks a definition before it is stored: each column, and `handler_config` by its handler if this process has the handler.
+    /// Returns the definitions as sweepers follow them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn in_force(&self) -> Result<Vec<InForce>> {
+        Ok(in_force(self.stores.definitions.definitions().await?))
+    }
+
+    /// Returns a definition as it would be followed among the stored ones, with the id of its parent if it is a target.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] if it is no valid target; those of the store.
+    pub(crate) async fn followed(&self, def: &NotifyDef) -> Result<NotifyDef> {
+        if def.target_of.is_none() {
+            return Ok(def.clone());
+        }
+        followed_among(def, &self.stores.definitions.definitions().await?)
+    }
+
+    /// Checks a definition before it is stored, as [`Self::validate`] does, a target with what it inherits. Returns the row to store.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] names every column that cannot work; those of the store.
+    pub(crate) async fn checked(&self, def: NotifyDef) -> Result<NotifyDef> {
+        let followed = self.followed(&def).await?;
+        self.validate(&followed)?;
+        Ok(NotifyDef { target_of: followed.target_of, ..def })
+    }
+
+    /// Checks a definition: each column, and `handler_config` by its handler if this process has the handler.
     pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
         let mut problems = def.policy().err().unwrap_or_default();
         let check = self.config_checks.read().get(def.handler_name()).cloned();
@@ -130,15 +159,30 @@ impl Engine {
         self.param_cipher.read().clone()
     }
 
-    /// Decrypts the parameter of a notice; `None`: it is stored as it is.
+    /// Decrypts the parameter of a notice; `None`: it is stored as it is. `owners`: the definitions for which it may be encrypted.
     ///
     /// # Errors
     /// Those of the cipher; [`CipherError::UnknownKey`] if none is set.
-    pub fn decrypted(&self, def_id: i64, param: &str) -> std::result::Result<Option<String>, CipherError> {
+    pub fn decrypted(
+        &self,
+        owners: impl IntoIterator<Item = i64>,
+        param: &str,
+    ) -> std::result::Result<Option<String>, CipherError> {
         if !is_encrypted(param) {
             return Ok(None);
         }
-        cipher::decrypt(self.param_cipher().as_deref(), def_id, param).map(Some)
+        let cipher = self.param_cipher();
+        let mut failed = CipherError::Altered;
+        for owner in owners {
+            match cipher::decrypt(cipher.as_deref(), owner, param) {
+                Ok(param) => return Ok(Some(param)),
+                Err(error) => failed = error,
+            }
+            if failed != CipherError::Altered {
+                break;
+            }
+        }
+        Err(failed)
     }
 
     /// Signs an ack token, valid for `valid`.
@@ -165,6 +209,18 @@ impl Engine {
     fn now(&self) -> DateTime<Utc> {
         self.clock.as_ref().map_or_else(Utc::now, HandClock::now)
     }
+}
+
+/// Returns a definition as it would be followed among these, with the id of its parent if it is a target.
+pub(crate) fn followed_among(def: &NotifyDef, rows: &[NotifyDef]) -> Result<NotifyDef> {
+    let InForce { mut row, problem } = def.among(rows);
+    if let Some(problem) = problem {
+        return Err(Error::InvalidDefinition { name: def.name.clone(), problems: vec![problem] });
+    }
+    if let Some(Ok(parent)) = def.parent_in(rows) {
+        row.target_of = Some(parent.id);
+    }
+    Ok(row)
 }
 
 const NO_KEYS: Error = Error::TokenKeys { problem: "no keys are set (`outbox.use_token_keys`)" };

@@ -266,6 +266,8 @@ pub struct NoticeRecord {
     pub tag: Option<String>,
     /// Its own limits.
     pub own: OwnLimits,
+    /// The notice that was passed on to a target as this one.
+    pub parent_id: Option<i64>,
     /// What its receiver answered last, as far as its handler reported it.
     pub response: Option<LastResponse>,
 }
@@ -296,6 +298,7 @@ impl NoticeRecord {
             unique_until_ended: false,
             tag: None,
             own: OwnLimits::default(),
+            parent_id: None,
             response: None,
         }
     }

@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
-use crate::cipher::ParamCipher;
-use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem};
+use crate::cipher::{CipherError, ParamCipher};
+use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
@@ -41,7 +41,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn define_if_missing(&self, def: NotifyDef) -> Result<Defined> {
-        self.engine.validate(&def)?;
+        let def = self.engine.checked(def).await?;
         let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
             Edited::Stored(row) => Defined::Created(row),
             Edited::Conflict(row) => {
@@ -67,6 +67,7 @@ impl AnyOutbox {
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
     /// row ten times meanwhile.
     pub async fn define_or_replace(&self, def: NotifyDef) -> Result<Defined> {
+        let def = self.engine.checked(def).await?;
         for _ in 0..EDITS {
             match self.plan(&def).await? {
                 Plan::Create => {
@@ -92,12 +93,12 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::define_or_replace`].
     pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
-        self.engine.validate(def)?;
+        let def = self.engine.checked(def.clone()).await?;
         let rows = self.engine.stores().definitions.definitions().await?;
         let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
             return Ok(Plan::Create);
         };
-        let differences = row.differences(def);
+        let differences = row.differences(&def);
         Ok(if differences.is_empty() { Plan::Same(row) } else { Plan::Replace { row, differences } })
     }
 
@@ -106,7 +107,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn update(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
-        self.engine.validate(&new)?;
+        let new = self.engine.checked(new).await?;
         let edit = Edit::Replace { seen: seen.clone(), new };
         Ok(self.edit(edit, APPLICATION).await?.into())
     }
@@ -136,7 +137,9 @@ impl AnyOutbox {
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
         let rows = self.engine.stores().definitions.definitions().await?;
         let nodes = self.engine.stores().browse.nodes(NODE_LIVES).await?;
-        let mut states: Vec<_> = rows.into_iter().map(|row| DefinitionState::new(row, &nodes)).collect();
+        let problems = in_force(rows.clone()).into_iter().map(|followed| followed.policy().err().unwrap_or_default());
+        let states = rows.into_iter().zip(problems);
+        let mut states: Vec<_> = states.map(|(row, problems)| DefinitionState::new(row, problems, &nodes)).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
     }
@@ -148,10 +151,17 @@ impl AnyOutbox {
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
         let mut found = self.engine.stores().browse.find(id).await?;
-        if let Some(notice) = &mut found
-            && let Ok(Some(param)) = self.engine.decrypted(notice.def_id, &notice.param)
-        {
-            notice.param = param;
+        if let Some(notice) = &mut found {
+            let mut decrypted = self.engine.decrypted([notice.def_id], &notice.param);
+            if decrypted == Err(CipherError::Altered) {
+                // What was passed on to a target is encrypted for the definition that it is a target of.
+                let rows = self.engine.stores().definitions.definitions().await?;
+                let parent = rows.iter().find(|row| row.id == notice.def_id).and_then(|row| row.target_of);
+                decrypted = self.engine.decrypted(parent, &notice.param);
+            }
+            if let Ok(Some(param)) = decrypted {
+                notice.param = param;
+            }
         }
         Ok(found)
     }
@@ -333,8 +343,7 @@ pub struct Refusal {
 }
 
 impl DefinitionState {
-    fn new(row: NotifyDef, nodes: &[SeenNode]) -> Self {
-        let problems = row.policy().err().unwrap_or_default();
+    fn new(row: NotifyDef, problems: Vec<Problem>, nodes: &[SeenNode]) -> Self {
         let refusal =
             |node: &SeenNode| Some(Refusal { node: node.id.clone(), problem: node.refuses(row.id)?.to_owned() });
         Self { problems, refused_by: nodes.iter().filter_map(refusal).collect(), row }

@@ -19,6 +19,8 @@ pub enum Event {
     AwaitAck(Duration),
     /// The handler skipped it, for this reason.
     Skipped(String),
+    /// It was passed on to the targets of its definition; the text names them. There was no attempt.
+    PassedOn(String),
     /// The attempt failed with this class (an error, a panic, a time-out): retry by the policy.
     Failed(ErrorClass),
     /// The attempt failed with this class, and the handler set the delay of the retry.
@@ -117,6 +119,7 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::AwaitAck(within) => ack(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
+        Event::PassedOn(to) => finish(Status::Succeeded, Some(to.clone()), policy.keep_history != KeepHistory::Never),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
         Event::Expired => expired(notice, "it was not delivered before"),

@@ -58,7 +58,7 @@ pub mod definition {
     pub use solid_notify_core::definition::{
         AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, ExposeSecret, FileProblem, KeepHistory, MASKED,
         Mask, MissedTicks, NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SecretError, SecretRef,
-        SecretString, SendWindow, read_config,
+        SecretString, SendWindow, TargetFilter, read_config,
     };
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};

@@ -37,6 +37,7 @@ columns! {
     until_ended = "CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END";
     max_tries = "m.max_tries";
     expires_at = kind.epoch("m.expires_at");
+    parent_id = "m.parent_id";
     response = "m.response";
     finish_time = finished;
     end_reason = reason;
@@ -114,6 +115,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.tag = DB::text(row, AT.tag)?;
     record.unique_until_ended = DB::int(row, AT.until_ended)? == Some(1);
     record.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
+    record.parent_id = DB::int(row, AT.parent_id)?;
     record.response = LastResponse::from_stored(DB::text(row, AT.response)?.as_deref());
     record.finish_time = DB::int(row, AT.finish_time)?.map(time_from_millis);
     record.end_reason = DB::text(row, AT.end_reason)?;

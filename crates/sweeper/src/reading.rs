@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use solid_notify_core::StoreError;
 use solid_notify_core::built_in::built_in;
+use solid_notify_core::definition::{InForce, in_force};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Edit, SendLimits};
-use solid_notify_core::{NotifyDef, StoreError};
 
 use crate::alerts::recipients;
 use crate::definitions::{Definition, Definitions};
@@ -43,6 +44,7 @@ impl Worker {
             }
             rows = self.stores().definitions.definitions().await?;
         }
+        let rows = in_force(rows);
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let before = self.definitions();
         let are_new = are_new(&before, &rows);
@@ -87,9 +89,9 @@ fn check_token_keys(definition: &Definition) {
 
 /// Returns whether the definitions differ from the last reading. The first reading always differs, because edits before
 /// it were not seen.
-fn are_new(known: &Definitions, rows: &[NotifyDef]) -> bool {
+fn are_new(known: &Definitions, rows: &[InForce]) -> bool {
     // Compares whole rows first: each reading compares them all, and a list of differences is rarely needed.
-    let same = |row: &NotifyDef| {
+    let same = |InForce { row, .. }: &InForce| {
         known.get(row.id).map(|known| &*known.row).is_some_and(|known| {
             known == row
                 || (known.differences(row).is_empty() && known.delete_time.is_some() == row.delete_time.is_some())

@@ -64,7 +64,7 @@ impl Access {
                 &[Self::Id, Self::Key]
             }
             "duplicates" | "lock_duplicates" => &[Self::Key],
-            "insert_many" | "insert_many_keyed" => &[Self::Id, Self::Sort], // The batch is sorted.
+            "insert_many" | "insert_many_keyed" | "pass_on" => &[Self::Id, Self::Sort], // The batch is sorted.
             // Claimed notices are few, and so are groups.
             "claimed_by" | "retry_groups" => &[Self::Status, Self::Sort],
             "purge_definition" => &[Self::Definition],

@@ -201,7 +201,7 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
 }
 
 /// Claims the notice of a definition as a worker that dies at once.
-async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
+pub(super) async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
     let def_id = definition(b, name).await.id;
     let claim =
         Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker: "dead-worker".to_owned(), quota: None };

@@ -18,6 +18,7 @@ mod own_limits;
 mod responses;
 mod series;
 mod slices;
+mod targets;
 mod testkit;
 mod timetables;
 mod versions;
@@ -116,6 +117,16 @@ macro_rules! sending_suite {
                 a_limited_backlog_takes_nothing_from_others,
                 a_circuit_opens_is_probed_and_closes,
                 the_switch_pauses_everything_without_loss_or_alert;
+            targets: each_target_gets_each_notice_once_from_two_sweepers,
+                a_filter_lets_through_what_it_accepts,
+                an_invalid_filter_pauses_its_target_only_and_loses_nothing,
+                a_disabled_target_gets_nothing_and_a_later_one_only_what_follows,
+                a_failing_target_has_its_own_circuit_retries_and_alerts,
+                a_target_that_fails_stops_the_order_of_no_other,
+                each_target_awaits_its_own_ack,
+                a_notice_whose_sender_died_is_passed_on_once,
+                an_edit_of_the_definition_holds_for_its_targets_at_once,
+                a_deleted_target_sends_what_it_has_and_gets_no_more;
             clocks: attempts_survive_a_store_clock_that_is_set_ahead_two_minutes,
                 expired_leases_of_others_wait_after_the_store_clock_was_set,
                 attempts_survive_a_store_clock_that_is_set_back_a_year,

@@ -212,6 +212,10 @@ notify_def! {
     mask: Option<String> = None,
     /// Whether parameters are stored encrypted: see [`crate::cipher::ParamCipher`].
     encrypt_param: bool = false,
+    /// The id of the definition whose notices are passed on to this one; none: it is no target.
+    target_of: Option<i64> = None,
+    /// Which of them it gets: see [`super::TargetFilter`]; none: all of them.
+    target_filter: Option<String> = None,
 }
 
 impl NotifyDef {

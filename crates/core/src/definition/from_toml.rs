@@ -18,9 +18,13 @@ type Key<'t> = Spanned<Cow<'t, str>>;
 /// A value with its place in the text.
 type Value<'t> = Spanned<DeValue<'t>>;
 
+/// The key of the tables of a definition's targets.
+const TARGETS: &str = "targets";
+
 impl Definitions {
     /// Reads definitions from TOML: a table for each definition, whose keys are columns of `notify_def`. A column that is left out
-    /// has the value of [`NotifyDef::new`]. A name with a dot is written in quotes: `["notify.alert"]`.
+    /// has the value of [`NotifyDef::new`]. A name with a dot is written in quotes: `["notify.alert"]`. The tables in `targets` of a
+    /// definition are its targets: `[payment.targets.erp]` is the definition `payment/erp`.
     ///
     /// ```
     /// use solid_notify_core::definition::Definitions;
@@ -75,19 +79,48 @@ impl Reader<'_> {
         }
         let mut tables: Vec<(&Key<'_>, &Value<'_>)> = document.get_ref().iter().collect();
         tables.sort_by_key(|(name, _)| name.span().start);
-        tables.into_iter().filter_map(|(name, value)| self.definition(name, value)).collect()
+        tables.into_iter().flat_map(|(name, value)| self.definition(name, value)).collect()
     }
 
-    /// Reads one table. Every problem is noted, so the row is only used if there is none.
-    fn definition(&mut self, name: &Key<'_>, value: &Value<'_>) -> Option<NotifyDef> {
+    /// Reads one table: a definition and its targets. Every problem is noted, so the rows are only used if there is none.
+    fn definition(&mut self, key: &Key<'_>, value: &Value<'_>) -> Vec<NotifyDef> {
+        let name = key.get_ref().as_ref();
         let DeValue::Table(table) = value.get_ref() else {
             let kind = value.get_ref().type_str();
-            let problem = format!("a definition is a table: expected [{}], found: {kind}", name.get_ref());
-            self.wrong(name.span(), None, problem);
-            return None;
+            self.wrong(key.span(), None, format!("a definition is a table: expected [{name}], found: {kind}"));
+            return Vec::new();
         };
-        let mut values = NotifyDef::new(name.get_ref().as_ref()).values();
-        for (key, value) in table.iter() {
+        let mut rows = Vec::from_iter(self.row(key, NotifyDef::new(name), table));
+        match table.get(TARGETS).map(Spanned::get_ref) {
+            None => {}
+            Some(DeValue::Table(targets)) => {
+                let mut targets: Vec<_> = targets.iter().collect();
+                targets.sort_by_key(|(key, _)| key.span().start);
+                for (key, value) in targets {
+                    let target = NotifyDef::target(name, key.get_ref());
+                    match value.get_ref() {
+                        DeValue::Table(table) => rows.extend(self.row(key, target, table)),
+                        other => {
+                            let problem = format!("a target is a table, found: {}", other.type_str());
+                            self.wrong(key.span(), Some(&target.name), problem);
+                        }
+                    }
+                }
+            }
+            Some(other) => {
+                let problem = format!("targets are tables: expected [{name}.{TARGETS}.…], found: {}", other.type_str());
+                self.wrong(key.span(), Some(name), problem);
+            }
+        }
+        rows
+    }
+
+    /// Reads the columns of a row, which begins with the given values.
+    fn row(&mut self, place: &Key<'_>, row: NotifyDef, table: &DeTable<'_>) -> Option<NotifyDef> {
+        let name = row.name.as_str();
+        let mut values = row.values();
+        let is_target = row.target_of.is_some();
+        for (key, value) in table.iter().filter(|(key, _)| is_target || key.get_ref() != TARGETS) {
             let column = NotifyDef::COLUMNS.iter().skip(1).position(|column| *column == key.get_ref().as_ref());
             let Some(slot) = column.and_then(|at| values.get_mut(at + 1)) else {
                 self.wrong(key.span(), Some(name), no_column(name, key, value));
@@ -104,15 +137,15 @@ impl Reader<'_> {
         let row = NotifyDef::from_values(0, values)?;
         for problem in row.policy().err().unwrap_or_default() {
             // A wrong name is at the head of its table.
-            let place = table.get(problem.column).map_or_else(|| name.span(), Spanned::span);
-            self.wrong(place, Some(name), problem.to_string());
+            let place = table.get(problem.column).map_or_else(|| place.span(), Spanned::span);
+            self.wrong(place, Some(&row.name), problem.to_string());
         }
         Some(row)
     }
 
-    fn wrong(&mut self, place: Range<usize>, definition: Option<&Key<'_>>, problem: String) {
+    fn wrong(&mut self, place: Range<usize>, definition: Option<&str>, problem: String) {
         let (line, column) = place_of(self.text, place.start);
-        let definition = definition.map(|name| name.get_ref().to_string());
+        let definition = definition.map(str::to_owned);
         self.problems.push(FileProblem { line, column, definition, problem });
     }
 }
@@ -141,8 +174,8 @@ fn expected(slot: &ColumnValue) -> String {
     }
 }
 
-fn no_column(name: &Key<'_>, key: &Key<'_>, value: &Value<'_>) -> String {
-    let (name, key) = (name.get_ref(), key.get_ref());
+fn no_column(name: &str, key: &Key<'_>, value: &Value<'_>) -> String {
+    let key = key.get_ref();
     let columns = || NotifyDef::COLUMNS.iter().skip(1).copied();
     match (nearest_name(key, columns()), value.get_ref()) {
         _ if key == "name" => "the name of a definition is the one of its table".to_owned(),

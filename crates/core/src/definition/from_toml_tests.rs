@@ -93,8 +93,9 @@ fn every_column_can_be_in_a_file() {
         .mask(r#"["$.card.number"]"#)
         .encrypt_param(true);
     let differing = NotifyDef::new("a").differences(&other).len();
-    assert_eq!(differing, NotifyDef::COLUMNS.len() - 1, "each column but the name has a value other than its default");
-    let lines = NotifyDef::COLUMNS.iter().zip(other.values()).skip(1).map(|(column, value)| match value {
+    assert_eq!(differing, NotifyDef::COLUMNS.len() - 3, "each column but the name and those of targets");
+    let given = NotifyDef::COLUMNS.iter().zip(other.values()).filter(|(column, _)| !column.starts_with("target_"));
+    let lines = given.skip(1).map(|(column, value)| match value {
         ColumnValue::Text(text) => format!("{column} = {:?}\n", text.unwrap()),
         ColumnValue::Int(number) => format!("{column} = {}\n", number.unwrap()),
         ColumnValue::Bool(flag) => format!("{column} = {flag}\n"),
@@ -204,4 +205,32 @@ proptest! {
             Err(other) => prop_assert!(false, "{other}"),
         }
     }
+}
+
+#[test]
+fn tables_in_targets_are_targets_of_their_definition() {
+    let read = Definitions::from_toml(
+        "[order]\ntimeout = \"7s\"\n[order.targets.erp]\ntarget_filter = \"@.amount > 1\"\n[order.targets.mail]\nhandler = \"mail\"\n",
+    );
+    let erp = NotifyDef::target("order", "erp").target_filter("@.amount > 1");
+    let rows = [NotifyDef::new("order").timeout("7s"), erp, NotifyDef::target("order", "mail").handler("mail")];
+    assert_eq!(read.unwrap().rows(), rows);
+    let wrong = |text: &str| Definitions::from_toml(text).unwrap_err().to_string();
+    let filter = wrong("[order.targets.erp]\ntarget_filter = \"amount\"\n");
+    assert!(
+        filter.contains("line 2, column 17: definition \"order/erp\": target_filter = \"amount\": expected"),
+        "{filter}"
+    );
+    let number = wrong("[order]\ntargets = 7\n");
+    assert!(
+        number.contains("definition \"order\": targets are tables: expected [order.targets.…], found: integer"),
+        "{number}"
+    );
+    let target = wrong("[order.targets]\nerp = 7\n");
+    assert!(
+        target.contains("line 2, column 1: definition \"order/erp\": a target is a table, found: integer"),
+        "{target}"
+    );
+    let deeper = wrong("[order.targets.erp.targets.x]\ntimeout = \"1s\"\n");
+    assert!(deeper.contains("there is no column \"targets\""), "{deeper}");
 }

@@ -7,6 +7,7 @@ mod columns;
 #[cfg(feature = "toml")]
 mod from_toml;
 mod handler_config;
+mod in_force;
 mod list;
 mod mask;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod rules_tests;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod target;
 mod version;
 mod window;
 #[cfg(test)]
@@ -30,11 +32,13 @@ pub use crate::retry::duration::FOREVER;
 pub(crate) use columns::as_changes;
 pub use columns::{ColumnValue, Difference, NotifyDef};
 pub use handler_config::{ExposeSecret, SecretError, SecretRef, SecretString, read_config};
+pub use in_force::{InForce, in_force};
 pub use list::Definitions;
 pub use mask::{MASKED, Mask};
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
+pub use target::TargetFilter;
 pub(crate) use version::for_people;
 pub(crate) use version::{APPLICATION, CREATED};
 pub use version::{BY_HAND, DefVersion, StoredVersion, by_hand, unseen};
@@ -102,4 +106,9 @@ pub fn deleted_name(seen: &NotifyDef) -> String {
     let suffix = format!(" (deleted {})", seen.id);
     let room = 200 - suffix.chars().count();
     seen.name.chars().take(room).chain(suffix.chars()).collect()
+}
+
+/// Returns the handler that a definition keeps when it is deleted: that of its name. A target inherits its handler.
+pub fn deleted_handler(seen: &NotifyDef) -> Option<&str> {
+    seen.handler.as_deref().or_else(|| seen.target_of.is_none().then_some(&seen.name))
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
+use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow, TargetFilter};
 use crate::built_in::is_built_in;
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota, Rate};
@@ -65,6 +65,8 @@ pub struct Policy {
     pub mask: Option<Arc<Mask>>,
     /// Whether parameters are stored encrypted.
     pub encrypt_param: bool,
+    /// Which parameters it gets as a target; none: all.
+    pub filter: Option<Arc<TargetFilter>>,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -198,6 +200,8 @@ impl NotifyDef {
         if self.encrypt_param && is_built_in(&self.name) {
             check.wrong("encrypt_param", true, "false, because sweepers add the notices of a built-in definition");
         }
+        let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
+        check.target(self);
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -230,6 +234,7 @@ impl NotifyDef {
                 dead_alert_count: dead_alert_count?,
                 mask: mask?.map(Arc::new),
                 encrypt_param: self.encrypt_param,
+                filter: filter?.map(Arc::new),
             })
         };
         match policy() {
@@ -271,6 +276,16 @@ impl Check {
         let length = text.chars().count();
         if length == 0 || length > 200 || text.contains('\0') {
             self.wrong(column, text, "a name of 1 to 200 characters without NUL");
+        }
+    }
+
+    fn target(&mut self, def: &NotifyDef) {
+        match (def.target_of, &def.schedule, &def.target_filter) {
+            (Some(_), Some(schedule), _) => {
+                self.wrong("schedule", schedule, "null: a target gets notices of its definition")
+            }
+            (None, _, Some(filter)) => self.wrong("target_filter", filter, "null, because `target_of` is null"),
+            _ => {}
         }
     }
 

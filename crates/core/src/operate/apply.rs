@@ -6,6 +6,7 @@ use super::operator::Operator;
 use super::plan::{Applied, DefinitionsPlan, PlannedChange, compare};
 use crate::built_in::is_built_in;
 use crate::definition::{APPLICATION, Definitions, NotifyDef};
+use crate::engine::followed_among;
 use crate::error::{Error, Result};
 use crate::outbox::AnyOutbox;
 use crate::store::{Edit, Edited};
@@ -66,7 +67,9 @@ impl Operator {
         let mut rows = plan.create.iter().chain(plan.change.iter().map(|change| &change.new));
         rows.try_for_each(|row| self.outbox.engine().validate(row))?;
         let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
-        for new in plan.create {
+        let (targets, others): (Vec<_>, Vec<_>) = plan.create.into_iter().partition(|row| row.target_of.is_some());
+        for new in others.into_iter().chain(targets) {
+            let new = self.outbox.engine().checked(new).await?;
             match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
                 Edited::Stored(row) => applied.created.push(row),
                 Edited::Conflict(seen) if is_untouched(&seen) && !seen.differences(&new).is_empty() => {
@@ -81,6 +84,7 @@ impl Operator {
             }
         }
         for PlannedChange { seen, new, .. } in plan.change {
+            let new = self.outbox.engine().checked(new).await?;
             match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
                 Edited::Stored(row) => applied.changed.push(row),
                 other => applied.met(other, &new),
@@ -112,7 +116,9 @@ async fn compared(outbox: &AnyOutbox, definitions: &Definitions) -> Result<Defin
         let problem = "an empty list with `delete_missing` would delete every definition".to_owned();
         return Err(Error::Invalid { what: "definitions", problem });
     }
-    definitions.rows().iter().try_for_each(|row| outbox.engine().validate(row))?;
     let rows = outbox.engine().stores().definitions.definitions().await?;
+    // The definition of a target may be listed or stored.
+    let all: Vec<NotifyDef> = definitions.rows().iter().chain(&rows).cloned().collect();
+    definitions.rows().iter().try_for_each(|row| outbox.engine().validate(&followed_among(row, &all)?))?;
     Ok(compare(rows, definitions))
 }

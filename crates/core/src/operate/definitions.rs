@@ -86,6 +86,18 @@ impl Operator {
         found.map(|at| all.swap_remove(at)).ok_or(missing)
     }
 
+    /// Returns the targets of a definition, by name: the rows that are not deleted.
+    ///
+    /// # Errors
+    /// As [`Self::definition`].
+    pub async fn targets(&self, definition: impl Into<DefRef>) -> Result<Vec<NotifyDef>> {
+        let of = self.definition(definition).await?.id;
+        let mut targets = self.stores().definitions.definitions().await?;
+        targets.retain(|row| row.target_of == Some(of) && row.delete_time.is_none());
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(targets)
+    }
+
     /// Returns the versions of a definition, the latest first, at most 1,000, with author and time. With an id it also finds
     /// the versions of a definition whose row is gone.
     ///
@@ -111,7 +123,12 @@ impl Operator {
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column of `new` that cannot work; those of the store.
     pub async fn preview_edit(&self, seen: &NotifyDef, new: &NotifyDef) -> Result<EditPreview> {
-        self.outbox.engine().validate(new)?;
+        let changes = seen.differences(new);
+        let engine = self.outbox.engine();
+        // The row may be invalid, which the edit corrects.
+        let seen = &engine.followed(seen).await.unwrap_or_else(|_| seen.clone());
+        let new = &engine.followed(new).await?;
+        engine.validate(new)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
         let (retries, looked_at) =
@@ -131,7 +148,7 @@ impl Operator {
         }
         let nodes = self.nodes().await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
-        Ok(preview(seen, new, &in_flight))
+        Ok(EditPreview { changes, ..preview(seen, new, &in_flight) })
     }
 
     /// Creates a definition in this operator's name: its first version and the audit have it. If there is one of this name already,
@@ -140,7 +157,7 @@ impl Operator {
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column that cannot work; those of the store.
     pub async fn create_definition(&self, def: NotifyDef) -> Result<Updated> {
-        self.outbox.engine().validate(&def)?;
+        let def = self.outbox.engine().checked(def).await?;
         self.carry_out(Edit::Create(def)).await
     }
 
@@ -150,7 +167,7 @@ impl Operator {
     /// # Errors
     /// As [`crate::AnyOutbox::update`].
     pub async fn edit_definition(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
-        self.outbox.engine().validate(&new)?;
+        let new = self.outbox.engine().checked(new).await?;
         self.carry_out(Edit::Replace { seen: seen.clone(), new }).await
     }
 
@@ -187,8 +204,7 @@ impl Operator {
             return Err(wrong(format!("in version {version} the definition {:?} was deleted", seen.name)));
         }
         let new = stored.onto(seen).map_err(wrong)?;
-        self.outbox.engine().validate(&new)?;
-        Ok(new)
+        self.outbox.engine().checked(new).await
     }
 
     /// Closes the circuit of a definition, over all nodes: its failures in a row count from zero again. A node that waits for the

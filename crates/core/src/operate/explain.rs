@@ -5,11 +5,12 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use super::explain_context::{ExplainContext, Explained};
 use crate::definition::{NotifyDef, Policy, Problem, is_about_encryption};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
-use crate::store::{Paused, SeenNode, SendLimits};
+use crate::store::Paused;
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -163,24 +164,6 @@ pub enum Explanation {
     },
 }
 
-/// The data beside the notice that decides when it is sent.
-#[derive(Debug, Clone)]
-pub struct ExplainContext {
-    /// The store's time.
-    pub now: DateTime<Utc>,
-    /// The row of its definition.
-    pub definition: Option<NotifyDef>,
-    /// The notice that blocks it by its ordering key.
-    pub ahead: Option<i64>,
-    /// The living nodes.
-    pub nodes: Vec<SeenNode>,
-    /// The switch and the limits over all nodes.
-    pub send_limits: SendLimits,
-    /// The number of notices of its definition being sent, over all nodes. Counted up to `max_concurrency_total`, and only if
-    /// that is set.
-    pub sending: usize,
-}
-
 impl Explanation {
     /// Returns why `notice` is not sent yet.
     pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
@@ -200,8 +183,11 @@ impl Explanation {
     }
 
     fn waits(notice: &NoticeRecord, around: &ExplainContext, next: DateTime<Utc>) -> Self {
-        let Some(row) = &around.definition else { return Self::DefinitionMissing { def_id: notice.def_id } };
-        let policy = match row.policy() {
+        let Some(Explained { followed, has_targets }) = &around.definition else {
+            return Self::DefinitionMissing { def_id: notice.def_id };
+        };
+        let row = &followed.row;
+        let policy = match followed.policy() {
             Ok(policy) => policy,
             Err(problems) => return Self::InvalidDefinition { definition: row.name.clone(), problems },
         };
@@ -227,6 +213,9 @@ impl Explanation {
                 },
                 _ => Self::NotDueUntil { at: next, own: notice.own },
             };
+        }
+        if let (true, nodes @ 1..) = (*has_targets, around.nodes.len()) {
+            return around.ahead.map_or(Self::Due { since: next, nodes }, |id| Self::Behind { id });
         }
         if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(around.now)) {
             return Self::OutsideWindow { definition: row.name.clone(), until: window.opens(around.now) };

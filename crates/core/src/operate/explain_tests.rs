@@ -1,13 +1,19 @@
 //! Explanations of single notices.
 
 use super::*;
+use crate::definition::InForce;
+use crate::store::{SeenNode, SendLimits};
+
+fn of(row: NotifyDef) -> Explained {
+    Explained { followed: InForce { row, problem: None }, has_targets: false }
+}
 
 fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Explanation {
     let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), DateTime::UNIX_EPOCH);
     notice.next_call_time = next;
     let context = ExplainContext {
         now: DateTime::UNIX_EPOCH,
-        definition,
+        definition: definition.map(of),
         ahead: Some(1),
         nodes: Vec::new(),
         send_limits: SendLimits::default(),
@@ -59,7 +65,7 @@ fn limits_of_a_notice_are_part_of_the_explanation() {
         let node = crate::store::Node::new("n", vec!["sync".to_owned()]);
         let context = ExplainContext {
             now: at(60),
-            definition: Some(NotifyDef::new("sync").max_retry_times(1)),
+            definition: Some(of(NotifyDef::new("sync").max_retry_times(1))),
             ahead: None,
             nodes: vec![SeenNode::new(node, at(0), at(60))],
             send_limits: SendLimits::default(),

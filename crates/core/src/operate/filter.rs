@@ -25,8 +25,8 @@ use crate::store::{Only, TextSearch};
 /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout").from(yesterday);
 /// assert!(filter.to_string().starts_with("dead letters of sync_to_omp, class timeout, from 2"));
 ///
-/// let of_order = Filter::live().tag("order:42");
-/// assert_eq!(of_order.to_string(), "not sent, failed, awaiting ack, being sent of all definitions, tag order:42");
+/// let of_order = Filter::dead_letters().tag("order:42");
+/// assert_eq!(of_order.to_string(), "dead letters of all definitions, tag order:42");
 /// let refused = Filter::dead_letters().text("credit limit").from(yesterday);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::explain::{ExplainContext, Explanation};
+use super::explain::Explanation;
+use super::explain_context::{ExplainContext, Explained};
 use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, parts_of};
 use crate::ack::{AckResult, Reply};
 use crate::add::NewNotice;
 use crate::cipher::is_encrypted;
-use crate::definition::NotifyDef;
+use crate::definition::InForce;
 use crate::error::Result;
 use crate::notice::{NoticeRecord, Status, clean_text};
 use crate::outbox::AnyOutbox;
@@ -160,12 +161,14 @@ impl Operator {
         Ok(self.seen(id).await?.map(|(notice, _)| notice))
     }
 
-    /// Returns a notice as people see it, and the row of its definition. Everything that an operator sees of a record begins here.
-    async fn seen(&self, id: i64) -> Result<Option<(NoticeRecord, Option<NotifyDef>)>> {
+    /// Returns a notice as people see it, and its definition. Everything that an operator sees of a record begins here.
+    async fn seen(&self, id: i64) -> Result<Option<(NoticeRecord, Option<Explained>)>> {
         let Some(notice) = self.outbox.find(id).await? else { return Ok(None) };
-        let definitions = self.stores().definitions.definitions().await?;
-        let definition = definitions.into_iter().find(|def| def.id == notice.def_id);
-        Ok(Some((notice.for_people(definition.as_ref()), definition)))
+        let definitions = self.outbox.engine().in_force().await?;
+        let has_targets = has_targets(&definitions, notice.def_id);
+        let definition = definitions.into_iter().find(|def| def.row.id == notice.def_id);
+        let shown = notice.for_people(definition.as_ref().map(|definition| &definition.row));
+        Ok(Some((shown, definition.map(|followed| Explained { followed, has_targets }))))
     }
 
     /// Returns a page of notices, at most 500: ended ones the latest first, live ones the soonest due first. `after` is the
@@ -245,7 +248,7 @@ impl Operator {
         let now = self.outbox.engine().stores().send.now().await?;
         let nodes = self.nodes().await?;
         let send_limits = self.stores().definitions.send_limits().await?;
-        let sending = match definition.as_ref().and_then(|def| def.max_concurrency_total) {
+        let sending = match definition.as_ref().and_then(|def| def.followed.row.max_concurrency_total) {
             Some(most) if most > 0 && !notice.status.is_final() => {
                 let slice = QueueSlice::of(notice.def_id, Status::Sending);
                 self.stores().browse.count(&slice, usize::try_from(most).unwrap_or(usize::MAX)).await?
@@ -267,4 +270,9 @@ impl Operator {
 /// Returns a reason as it is stored.
 pub(super) fn cut(reason: &str) -> String {
     clean_text(reason, REASON_LIMIT)
+}
+
+/// Returns whether the notices of a definition are passed on to targets.
+fn has_targets(definitions: &[InForce], def_id: i64) -> bool {
+    definitions.iter().any(|target| target.parent() == Some(def_id) && target.row.delete_time.is_none())
 }

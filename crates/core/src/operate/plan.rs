@@ -65,7 +65,10 @@ pub(super) fn compare(rows: Vec<NotifyDef>, definitions: &Definitions) -> Defini
     let mut stored: Vec<NotifyDef> = rows.into_iter().filter(|row| row.delete_time.is_none()).collect();
     stored.sort_by(|a, b| a.name.cmp(&b.name));
     let mut plan = DefinitionsPlan::default();
+    let rows = stored.clone();
     for listed in definitions.rows() {
+        let of = listed.parent_in(&rows).and_then(Result::ok).map(|parent| parent.id).or(listed.target_of);
+        let listed = &NotifyDef { target_of: of, ..listed.clone() };
         let Some(at) = stored.iter().position(|row| row.name == listed.name) else {
             plan.create.push(listed.clone());
             continue;

@@ -31,6 +31,7 @@ impl Operator {
     /// sweepers have; as [`Self::definition`]; those of the store.
     pub async fn retime(&self, definition: impl Into<DefRef>, rate: Rate) -> Result<Bulk> {
         let row = self.definition(definition).await?;
+        let row = self.outbox.engine().followed(&row).await?;
         let policy = row.policy().map_err(|problems| Error::InvalidDefinition { name: row.name.clone(), problems })?;
         if let Some(strategy) = policy.interval.strategy() {
             let problem = format!("its interval is strategy:{strategy}, which only a sweeper can evaluate");

@@ -39,6 +39,10 @@ pub struct Settle {
     pub alarm: Option<Box<Alarm>>,
     /// What the circuit breaker evaluates, if the definition has one.
     pub for_breaker: Option<Box<BreakerInput>>,
+    /// The targets to which it is passed on. The store inserts for each a notice with the notice's parameter, description, trace
+    /// context, keys and own limits, due at once, in the transaction that stores the outcome; none where a live notice of the target
+    /// has its dedupe key.
+    pub pass_to: Vec<i64>,
 }
 
 /// How outcomes are written together.
@@ -51,7 +55,7 @@ pub enum Shape {
     },
     /// Only the notices themselves change.
     NoticeOnly,
-    /// Alerts or circuits change, too.
+    /// Alerts or circuits change, too, or notices of targets are inserted.
     Full,
 }
 
@@ -70,7 +74,7 @@ impl Settle {
 
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
-        if self.alarm.is_some() || self.for_breaker.is_some() {
+        if self.alarm.is_some() || self.for_breaker.is_some() || !self.pass_to.is_empty() {
             return Shape::Full;
         }
         let texts = [&self.errors, &self.last_class, &self.description, &self.response];

@@ -21,6 +21,7 @@ fn settle() -> Settle {
         error_group: None,
         alarm: None,
         for_breaker: None,
+        pass_to: Vec::new(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Alarms. An alarm is stored with the outcome that causes it, in the slot of its definition, and is forwarded from there to the
-//! slot of the alerts. It may be forwarded several times, and its number lets it count there once.
+//! Alarms. An alarm is stored with the outcome that causes it, and `forward.rs` forwards it to the slot of the alerts. It may be forwarded
+//! several times, and its number lets it count there once.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore, AuditEntr
 use super::given::{self, AlertWhat, ChangedAlert, Plain, Text};
 use super::keys::FIRST_ALERTS;
 use super::row::score;
-use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, notice_id, pause};
+use super::{AGAIN, ALERT, LOOK, RedisStore, busy, codec, member, notice_id, pause};
 
 const DOING: &str = "raising an alarm";
 
@@ -89,24 +89,14 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// Forwards the alarms that are stored in the slot of a definition.
-    pub(super) async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
-        loop {
-            let stored: Vec<String> = self.run(&LOOK, def_id, &given::Look::Alarms, "looking for alarms").await?;
-            let alarms: Vec<(i64, Option<Alarm>)> = stored.iter().map(|text| codec::alarm(text)).collect();
-            let Some(last) = alarms.iter().map(|(number, _)| *number).max() else { return Ok(()) };
-            let same = |a: &(i64, Option<Alarm>), b: &(i64, Option<Alarm>)| match (&a.1, &b.1) {
-                (Some(a), Some(b)) => (a.def_id, a.reason, a.alert_def) == (b.def_id, b.reason, b.alert_def),
-                _ => false,
-            };
-            for run in alarms.chunk_by(same) {
-                let alarms: Vec<Numbered<'_>> =
-                    run.iter().filter_map(|(number, alarm)| Some((*number, alarm.as_ref()?))).collect();
-                self.raise(&alarms, Some(def_id)).await?;
-            }
-            let arrived = given::Change::Forwarded { arrived: last };
-            let _: i64 = self.run(&CHANGE, def_id, &arrived, "forwarding alarms").await?;
+    /// Raises the alarms that a definition has numbered, in the order of their numbers.
+    pub(super) async fn raise_all(&self, alarms: &[(i64, Alarm)], from: i64) -> Result<(), StoreError> {
+        let of = |(_, alarm): &(i64, Alarm)| (alarm.def_id, alarm.reason, alarm.alert_def);
+        for run in alarms.chunk_by(|a, b| of(a) == of(b)) {
+            let run: Vec<Numbered<'_>> = run.iter().map(|(number, alarm)| (*number, alarm)).collect();
+            self.raise(&run, Some(from)).await?;
         }
+        Ok(())
     }
 
     pub(super) async fn due_alert_keys(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {

@@ -11,6 +11,8 @@ use solid_notify_core::notice::{millis_from_time, time_from_millis};
 use solid_notify_core::store::{Alarm, AuditEntry, Cause, Node, NoticeCounts, Paused, RefusedConfig, SeenNode};
 use std::time::Duration;
 
+use super::given::ForTarget;
+
 /// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
@@ -78,29 +80,42 @@ pub(super) fn alarm_text(alarm: &Alarm) -> String {
     })
 }
 
-/// Reads an alarm and its number, which the scripts write as the first field. The number is read as the scripts read it, also of
-/// an alarm that cannot be read, so that they delete it.
-pub(super) fn alarm(text: &str) -> (i64, Option<Alarm>) {
+/// What is forwarded to another slot.
+#[derive(Debug, PartialEq)]
+pub(super) enum Outgoing {
+    /// An alarm.
+    Alarm(Alarm),
+    /// A notice for the target with this id.
+    Notice(i64, ForTarget),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OutgoingText {
+    Notice { target: i64, notice: ForTarget },
+    Alarm(AlarmText),
+}
+
+/// Reads what is forwarded, and its number, which the scripts write as the first field. The number is read as the scripts read it, also
+/// where the rest cannot be read, so that they delete it.
+pub(super) fn outgoing(text: &str) -> (i64, Option<Outgoing>) {
     let digits = text.strip_prefix("{\"number\":").unwrap_or_default();
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
-    let alarm = read("alarm", text).map(|text: AlarmText| {
-        let AlarmText {
-            alert_def,
-            def_id,
-            definition,
-            reason,
-            cooldown_ms,
-            notice_id,
-            description,
-            class,
-            message,
-            cause,
-            node,
-        } = text;
+    let number = digits[..end].parse().unwrap_or_default();
+    let outgoing = read("outgoing", text).map(|text: OutgoingText| match text {
+        OutgoingText::Notice { target, notice } => Outgoing::Notice(target, notice.numbered(number)),
+        OutgoingText::Alarm(text) => Outgoing::Alarm(text.alarm()),
+    });
+    (number, outgoing)
+}
+
+impl AlarmText {
+    fn alarm(self) -> Alarm {
+        let Self { alert_def, def_id, definition, reason, cooldown_ms, .. } = self;
+        let Self { notice_id, description, class, message, cause, node, .. } = self;
         let cooldown = Duration::from_millis(cooldown_ms);
         Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, cause, node }
-    });
-    (digits[..end].parse().unwrap_or_default(), alarm)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -309,9 +324,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_that_cannot_be_read_still_has_its_number() {
+    fn outgoing_that_cannot_be_read_still_has_its_number() {
         for (text, number) in [(r#"{"number":12,"oops"#, 12), (r#"{"number":7}"#, 7), ("oops", 0), ("", 0)] {
-            assert_eq!(alarm(text), (number, None), "{text}");
+            assert_eq!(outgoing(text), (number, None), "{text}");
         }
     }
 }

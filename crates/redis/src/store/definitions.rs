@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
-use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_name, unseen};
+use solid_notify_core::definition::{
+    BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_handler, deleted_name, unseen,
+};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{DefinitionStore, Edit, Edited, SendLimits};
@@ -106,7 +108,7 @@ impl RedisStore {
                 }
                 Edit::Delete { seen } => {
                     let mut new = seen.clone();
-                    new.handler = Some(seen.handler_name().to_owned());
+                    new.handler = deleted_handler(seen).map(str::to_owned);
                     new.name = deleted_name(seen);
                     new.delete_time = Some(now);
                     match replaceable(rows, seen, new, now)? {

@@ -23,8 +23,9 @@
 //! | `dedupe_keys` | hash | dedupe key to the member of the notice that has it: until its first claim, or until it has ended |
 //! | `limit` | string | JSON as the table `notify_limit` |
 //! | `tick` | hash | `last_tick` and `tick_schedule` |
-//! | `alarms` | list | JSON of alarms that are not forwarded yet |
-//! | `last_alarm` | string | the number of the last alarm |
+//! | `outgoing` | list | JSON of alarms and of notices for targets that are not forwarded yet |
+//! | `last_outgoing` | string | the number of the last one of these |
+//! | `arrived` | hash | of a target: definition to the number up to which its notices have arrived |
 //! | `audit` | stream | audit entries about the notices: time, and JSON |
 //! | `aside` | hash | member without a notice to the reason |
 //!
@@ -181,6 +182,7 @@ mod tests {
             include_str!("lua/claim.lua"),
             include_str!("lua/settle.lua"),
             include_str!("lua/change.lua"),
+            include_str!("lua/insert.lua"),
             include_str!("lua/look.lua"),
             include_str!("lua/alert.lua"),
             include_str!("lua/meta.lua"),

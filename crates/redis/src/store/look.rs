@@ -13,6 +13,7 @@ use solid_notify_core::store::{
     was_seen,
 };
 
+use super::definitions::SeenRow;
 use super::given::{self, Plain, Text};
 use super::row::{Words, claimed, number, score, word};
 use super::{CHANGE, LOOK, RedisStore, codec, member, notice_id};
@@ -119,9 +120,12 @@ impl RedisStore {
             Purge::Inbox { older_than, limit } => self.purge_inbox(*older_than, *limit).await,
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;
+                let is_target = |seen: &SeenRow| seen.row.as_ref().is_some_and(|row| row.target_of == Some(*def_id));
+                let is_parent = rows.iter().any(is_target);
                 let row = rows.into_iter().find(|seen| seen.id == *def_id).and_then(|seen| seen.row);
                 let old = |time: DateTime<Utc>| (now - time).to_std().is_ok_and(|ago| ago >= *older_than);
-                if !row.and_then(|row| row.delete_time).is_some_and(old) {
+                // Its targets inherit from it.
+                if is_parent || !row.and_then(|row| row.delete_time).is_some_and(old) {
                     return Ok(Vec::new());
                 }
                 let dropped: i64 = self.run(&CHANGE, *def_id, &given::Change::Drop, DOING).await?;

@@ -10,6 +10,7 @@ mod audit;
 mod claim;
 mod codec;
 mod definitions;
+mod forward;
 mod given;
 mod inbox;
 mod keys;

@@ -124,6 +124,7 @@ impl Stored {
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
         record.tag = self.text("tag");
         record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
+        record.parent_id = self.number("parent_id");
         record.end_reason = self.text("end_reason");
         record.response = LastResponse::from_stored(self.text("response").as_deref());
         let at = score(&self.score).map(time_from_millis);

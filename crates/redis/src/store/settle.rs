@@ -20,7 +20,7 @@ impl RedisStore {
             of_definitions.entry(def_of(settle.id)).or_default().push(at);
         }
         let mut settled = vec![Settled::LostLease; batch.len()];
-        let mut alarmed = Vec::new();
+        let mut forwarding = Vec::new();
         for (def_id, places) in of_definitions {
             for chunk in places.chunks(AT_ONCE) {
                 let outcomes: Vec<&Settle> = chunk.iter().map(|at| &batch[*at]).collect();
@@ -30,14 +30,17 @@ impl RedisStore {
                 };
                 chunk.iter().zip(answers).for_each(|(at, reply)| settled[*at] = reply);
                 if outcomes.iter().any(|settle| settle.shape() == Shape::Full) {
-                    alarmed.push(def_id);
+                    forwarding.push(def_id);
                 }
             }
         }
-        for def_id in alarmed {
-            // The alarms are stored with the outcomes. The next look for due notices forwards what fails here.
+        for def_id in forwarding {
+            // They are stored with the outcomes. The next look for due notices forwards what fails here.
             if let Err(error) = self.forward(def_id).await {
-                tracing::warn!(def_id, %error, "cannot forward alarms now; they are stored, and the next look forwards them");
+                tracing::warn!(
+                    def_id, %error,
+                    "cannot forward alarms or notices for targets now; they are stored, and the next look forwards them"
+                );
             }
         }
         Ok(settled)
@@ -134,6 +137,7 @@ fn outcome(settle: &Settle) -> Outcome<'_> {
         response: settle.response.as_deref(),
         error_group: settle.error_group.map(Text),
         alarm: settle.alarm.as_deref().map(codec::alarm_text),
+        pass_to: &settle.pass_to,
     }
 }
 

@@ -38,6 +38,9 @@ CREATE TABLE IF NOT EXISTS notify_def (
     runbook                  text,
     mask                     text,
     encrypt_param            tinyint(1) NOT NULL DEFAULT 0,
+    -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
+    target_of                bigint,
+    target_filter            text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
@@ -89,6 +92,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     datetime(6),
+    -- The notice that was passed on to a target as this one.
+    parent_id      bigint,
     -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
     response       longtext,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
@@ -138,6 +143,7 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     tag            varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     max_tries      integer,
     expires_at     datetime(6),
+    parent_id      bigint,
     response       longtext,
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,

@@ -36,10 +36,10 @@ BEGIN
             DELETE FROM notify_msg_history WHERE id = the_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
-                max_tries, expires_at, response, finish_time,
+                max_tries, expires_at, response, parent_id, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response,
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response, parent_id,
                    UTC_TIMESTAMP(6), 'acked'
             FROM notify_msg WHERE id = the_id;
             SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;

@@ -41,6 +41,9 @@ CREATE TABLE notify_def (
     runbook                  text,
     mask                     text,
     encrypt_param            boolean NOT NULL DEFAULT false,
+    -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
+    target_of                bigint,
+    target_filter            text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                timestamptz,
     tick_schedule            text,
@@ -84,6 +87,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     timestamptz,
+    -- The notice that was passed on to a target as this one.
+    parent_id      bigint,
     -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
     response       json,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
@@ -128,6 +133,7 @@ CREATE TABLE notify_msg_history (
     tag            text,
     max_tries      integer,
     expires_at     timestamptz,
+    parent_id      bigint,
     response       json,
     finish_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
     end_reason     text,

@@ -18,10 +18,10 @@ BEGIN
             DELETE FROM notify_msg_history h WHERE h.id = notify_ack.notice_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
-                max_tries, expires_at, response, finish_time, end_reason)
+                max_tries, expires_at, response, parent_id, finish_time, end_reason)
             SELECT m.id, m.def_id, m.param, m.description, m.errors, 1, m.fence, m.failures, m.crashes, m.worker,
                    NULL, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag,
-                   m.max_tries, m.expires_at, m.response, statement_timestamp(), 'acked'
+                   m.max_tries, m.expires_at, m.response, m.parent_id, statement_timestamp(), 'acked'
             FROM notify_msg m WHERE m.id = notify_ack.notice_id;
             DELETE FROM notify_msg m WHERE m.id = notify_ack.notice_id RETURNING * INTO gone;
             -- Unblocks the next notice of its ordering key.

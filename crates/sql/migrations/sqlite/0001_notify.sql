@@ -44,6 +44,9 @@ CREATE TABLE notify_def (
     mask                     text,
     encrypt_param            integer NOT NULL DEFAULT 0
                              CONSTRAINT notify_def_encrypt_param CHECK (encrypt_param IN (0, 1)),
+    -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
+    target_of                integer,
+    target_filter            text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                text,
     tick_schedule            text,
@@ -90,6 +93,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     text,
+    -- The notice that was passed on to a target as this one.
+    parent_id      integer,
     -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
     response       text,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
@@ -145,6 +150,7 @@ CREATE TABLE notify_msg_history (
     tag            text,
     max_tries      integer,
     expires_at     text,
+    parent_id      integer,
     response       text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,

@@ -18,9 +18,9 @@ BEGIN
     DELETE FROM notify_msg_history WHERE id = NEW.id AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);
     INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
         last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
-        max_tries, expires_at, response, finish_time, end_reason)
+        max_tries, expires_at, response, parent_id, finish_time, end_reason)
     SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response,
+           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response, parent_id,
            strftime('%Y-%m-%d %H:%M:%f', 'now'), 'acked'
     FROM notify_msg WHERE id = NEW.id;
     -- Unblocks the next notice of its ordering key.

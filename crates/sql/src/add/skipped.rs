@@ -48,6 +48,7 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         error_group: None,
         alarm: None,
         for_breaker: None,
+        pass_to: Vec::new(),
     };
     let ended = async {
         end_one::<DB>(conn, now, &settle).await?;

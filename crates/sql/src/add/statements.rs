@@ -96,9 +96,7 @@ impl AddStatements {
         let send_time = |at: &str, delay: &str| {
             kind.later(&format!("coalesce({}, {})", kind.epoch_time(at), kind.plus(&now, delay)), &now)
         };
-        let keeps_its_key = kind.keeps_its_key("");
-        let unless_duplicate =
-            format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING");
+        let unless_duplicate = kind.unless_duplicate();
         // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$15`. `$14` is the definition for which the
         // parameter is encrypted: where a definition stores only encrypted ones, no other is inserted.
         let insert = |unless: &str| {
@@ -197,6 +195,21 @@ impl Kind {
     /// have it by then.
     pub(crate) fn keeps_its_key(self, of: &str) -> String {
         format!("({of}fence = 0 OR {of}dedupe_until_ended)")
+    }
+
+    /// Inserts rows of `notify_msg`, except those whose dedupe key a live notice of their definition has.
+    pub(crate) fn insert_unless_duplicate(self, into: &str) -> String {
+        match self {
+            Self::Postgres | Self::Sqlite => format!("INSERT {into}{}", self.unless_duplicate()),
+            // No error but that of a duplicate is possible: the values are those of a stored row.
+            Self::MySql => format!("INSERT IGNORE {into}"),
+        }
+    }
+
+    /// The clause of an insert that leaves out duplicates of a dedupe key, and nothing else.
+    fn unless_duplicate(self) -> String {
+        let keeps_its_key = self.keeps_its_key("");
+        format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING")
     }
 
     /// The condition that `m` has a dedupe key. MySQL has no partial indexes: there the indexed column is null without the key.

@@ -4,7 +4,7 @@ mod row;
 pub(crate) mod tick;
 pub(crate) mod versions;
 
-use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, deleted_name};
+use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, deleted_handler, deleted_name};
 use solid_notify_core::store::{Edit, Edited};
 use tokio::time::Instant;
 
@@ -164,7 +164,7 @@ async fn delete<DB: Dialect>(
         other => return Ok(other),
     }
     let free_name = deleted_name(seen);
-    let args = [now, seen.id.into(), seen.handler_name().into(), free_name.as_str().into()];
+    let args = [now, seen.id.into(), Arg::Text(deleted_handler(seen)), free_name.as_str().into()];
     DB::execute(conn, &DefinitionStatements::of(DB::KIND).delete_definition, &args).await?;
     lock_row::<DB>(conn, now, seen.id).await
 }

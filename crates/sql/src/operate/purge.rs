@@ -72,10 +72,12 @@ impl PurgeStatements {
                     kind.lock_wait()
                 )
             )),
+            // Its targets inherit from it. (MySQL reads the table that it deletes from only as a derived table.)
             purge_definition: statement(format!(
                 "DELETE FROM notify_def WHERE id = $2 AND delete_time <= {}
                  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-                 AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)",
+                 AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+                 AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2)",
                 kind.plus(&now, "-$3")
             )),
         }

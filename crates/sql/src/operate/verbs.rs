@@ -42,7 +42,7 @@ statements! {
 /// The columns of a live notice.
 const LIVE: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, \
-     max_tries, expires_at, response";
+     max_tries, expires_at, response, parent_id";
 
 impl VerbStatements {
     fn new(kind: Kind) -> Self {
@@ -65,7 +65,7 @@ impl VerbStatements {
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.fence > 0 THEN 2 ELSE 0 END,
                         m.fence, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
                         m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag, m.max_tries,
-                        CASE WHEN m.expires_at > {} THEN m.expires_at END, m.response {}",
+                        CASE WHEN m.expires_at > {} THEN m.expires_at END, m.response, m.parent_id {}",
                 due("b.due"),
                 due("b.due"),
                 kind.batch_rows(
@@ -79,7 +79,7 @@ impl VerbStatements {
                 "INSERT INTO notify_msg_history ({HISTORY})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.fence, m.failures, m.crashes, m.worker,
                         m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
-                        m.ordering_key, m.trace_context, m.tag, m.max_tries, m.expires_at, m.response, {now}, $3 {}",
+                        m.ordering_key, m.trace_context, m.tag, m.max_tries, m.expires_at, m.response, m.parent_id, {now}, $3 {}",
                 kind.listed_rows("$2", "notify_msg", "true", "")
             )),
             retime: statement(format!(

@@ -19,7 +19,7 @@ use crate::dialect::statement::{Arg, Statement, json};
 use crate::fence::Fences;
 use crate::limits;
 use crate::ordering::{keys_of_ended, unblock};
-use crate::settle::row::{Fenced, NewState, read_stored};
+use crate::settle::row::{Fenced, NewState, PassedOn, read_stored};
 use crate::settle::statements::SettleStatements;
 use crate::shortcuts::MetLock;
 use crate::shortcuts::archive_bare::archive_bare;
@@ -158,6 +158,7 @@ async fn settle_by_steps<DB: Dialect>(
             "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
         );
     }
+    pass_on::<DB>(tx, now, held.of(batch)).await?;
     let kept = archive_bare::<DB>(tx, now, kept).await?;
     if !kept.is_empty() {
         let rows = json(&kept.into_iter().map(NewState::new).collect::<Vec<_>>())?;
@@ -173,6 +174,25 @@ async fn settle_by_steps<DB: Dialect>(
     let alarms = held.of(batch).filter_map(|settle| settle.alarm.as_deref()).chain(opened);
     alerts::apply::<DB>(tx, now, alarms).await?;
     Ok(held.others(batch))
+}
+
+/// Inserts the notices of targets. They are copies of the notices that are passed on, which are still there.
+async fn pass_on<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    held: impl Iterator<Item = &Settle>,
+) -> sqlx::Result<()> {
+    let mut passed: Vec<(i64, i64)> =
+        held.flat_map(|settle| settle.pass_to.iter().map(|target| (settle.id, *target))).collect();
+    if passed.is_empty() {
+        return Ok(());
+    }
+    // In one order, so that two sweepers with the same dedupe keys do not wait for each other.
+    passed.sort_unstable();
+    let row = |(place, (notice_id, target)): (usize, (i64, i64))| PassedOn { place, notice_id, target };
+    let rows = json(&passed.into_iter().enumerate().map(row).collect::<Vec<_>>())?;
+    DB::execute(tx, &SettleStatements::of(DB::KIND).pass_on, &[now, rows.as_str().into()]).await?;
+    Ok(())
 }
 
 /// Ends a notice that the caller has locked.

@@ -81,6 +81,14 @@ impl<'a> NewState<'a> {
     }
 }
 
+/// A notice that is passed on to a target, as the statement `pass_on` reads it.
+#[derive(Serialize)]
+pub(crate) struct PassedOn {
+    pub(crate) place: usize,
+    pub(crate) notice_id: i64,
+    pub(crate) target: i64,
+}
+
 columns! {
     /// What an outcome that was not written is compared with.
     pub(crate) Judged():

@@ -1,5 +1,5 @@
-//! The statements that settle, one for each step: lock (`lock`), copy to history (`archive`), delete (`remove`), set the next time
-//! (`reschedule`).
+//! The statements that settle, one for each step: lock (`lock`), insert the notices of targets (`pass_on`), copy to history
+//! (`archive`), delete (`remove`), set the next time (`reschedule`).
 //!
 //! On every database the batch is read first, and its notices by their ids: PostgreSQL does not flatten a subquery that has a lock or
 //! OFFSET, and MySQL must neither choose another order nor scan a small table, where it would wait for rows of other sessions.
@@ -18,6 +18,7 @@ statements! {
     remove,
     reschedule,
     verify,
+    pass_on,
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
@@ -38,7 +39,11 @@ const SETTLED: &[(&str, Ty)] = &[
 /// The columns of history, in the order in which a copy selects them.
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, \
-     expires_at, response, finish_time, end_reason";
+     expires_at, response, parent_id, finish_time, end_reason";
+
+/// The columns of a notice that is passed on to a target.
+const PASSED_ON: &str = "def_id, param, description, trace_context, tag, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
+     expires_at, parent_id, create_time, next_call_time";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
@@ -91,7 +96,7 @@ impl SettleStatements {
                  SELECT m.id, m.def_id, m.param, b.new_description, {new_errors}, b.new_status, m.fence,
                         b.new_failures, b.new_crashes, m.worker, b.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag,
-                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, b.reason, b.new_group
+                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), m.parent_id, {now}, b.reason, b.new_group
                  FROM {settled}
                  {notices}"
             )),
@@ -115,6 +120,18 @@ impl SettleStatements {
                      WHERE m.id = b.notice_id AND m.id IN (SELECT b.notice_id FROM {settled})"
                 ),
             }),
+            // A target has one live notice of a dedupe key. The batch has the notices in the order of their ids, so those of a key stay
+            // in their order.
+            pass_on: statement(kind.insert_unless_duplicate(&format!(
+                "INTO notify_msg ({PASSED_ON})
+                 SELECT b.target, m.param, m.description, m.trace_context, m.tag, m.ordering_key, m.dedupe_key,
+                        m.dedupe_until_ended, m.max_tries, m.expires_at, m.id, {now}, {now}
+                 FROM {passed}
+                 {notices}
+                 WHERE true
+                 ORDER BY b.place",
+                passed = kind.batch("$2", &[("place", Ty::Int), ("notice_id", Ty::Int), ("target", Ty::Int)])
+            ))),
             verify: statement(format!(
                 "SELECT {columns}
                  FROM notify_msg AS m{by_id}

@@ -72,7 +72,7 @@ pub(crate) async fn conditions(
             late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
         }
         let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
-        if !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {
+        if !definition.has_targets && !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {
             let message =
                 format!("notices have been due for {waits}, and no node has the handler {:?}", policy.handler);
             alarm(AlertReason::NoHandler, message);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
-use solid_notify_core::definition::KeepHistory;
+use solid_notify_core::definition::{KeepHistory, in_force};
 use solid_notify_core::store::{Purge, dead_letters};
 use solid_notify_core::{AnyOutbox, NotifyDef, Status, StoreError};
 
@@ -93,13 +93,14 @@ impl Keep {
 }
 
 async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
-    for definition in outbox.engine().stores().definitions.definitions().await? {
+    for followed in in_force(outbox.engine().stores().definitions.definitions().await?) {
         // A definition with an invalid row purges no successes, because its `keep_history` is unknown.
-        let successes = match definition.policy().map(|policy| policy.keep_history) {
+        let successes = match followed.policy().map(|policy| policy.keep_history) {
             Ok(KeepHistory::For(keep)) => Some(keep),
             Ok(KeepHistory::Never) => Some(Duration::ZERO),
             Ok(_) | Err(_) => None,
         };
+        let definition = followed.row;
         if let Some(successes) = successes {
             purge_in_steps(outbox, &definition, Status::Succeeded, successes).await?;
         }

@@ -1,6 +1,7 @@
 //! The definitions as this node sees them: which it can send, and why the notices of the others wait. [`view`] makes that of a
 //! reading; `reading.rs` reads them every two seconds, and whenever the sweeper is woken.
 
+mod passing_on;
 mod ticks;
 mod view;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::{Step, is_about_encryption};
+use solid_notify_core::definition::{InForce, Problem, Step, is_about_encryption};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
@@ -65,7 +66,7 @@ impl KnownDefinitions {
     /// scale of [`crate::worker::Worker::moment`]. `has_cipher`: this node can decrypt parameters.
     pub(crate) fn read(
         &self,
-        rows: Vec<NotifyDef>,
+        rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
         moment: Duration,
@@ -105,14 +106,21 @@ pub(crate) struct Definitions {
     resumed: Option<Duration>,
     /// The definitions whose circuits are open.
     open: BTreeSet<i64>,
+    /// The targets of each definition that has some, by name.
+    targets: BTreeMap<i64, Vec<Arc<Definition>>>,
     /// When this node read the definitions for the first time, on the same time scale.
     began: Duration,
 }
 
 /// A definition and whether this node sends its notices.
 pub(crate) struct Definition {
+    /// The row, of a target with what it inherits.
     pub(crate) row: Arc<NotifyDef>,
     pub(crate) readiness: Readiness,
+    /// Whether its notices are passed on to targets. No handler gets them.
+    pub(crate) has_targets: bool,
+    /// Why the row is no valid target, if it is none.
+    not_a_target: Option<Problem>,
     ticks: Ticks,
     /// Since when this node makes [`Self::checks`], on the time scale of [`crate::worker::Worker::moment`].
     checks_since: Duration,
@@ -178,6 +186,11 @@ impl Definitions {
     /// Returns whether the circuit of this definition was open at the last reading.
     pub(crate) fn is_open(&self, def_id: i64) -> bool {
         self.open.contains(&def_id)
+    }
+
+    /// Returns the targets of a definition, by name.
+    pub(crate) fn targets(&self, def_id: i64) -> &[Arc<Definition>] {
+        self.targets.get(&def_id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the definitions that have as many dead letters as their `dead_alert_count`, with the number in the snapshot.

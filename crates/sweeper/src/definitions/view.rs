@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use solid_notify_core::ALERT_DEFINITION;
+use solid_notify_core::definition::InForce;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::Paused;
-use solid_notify_core::{ALERT_DEFINITION, NotifyDef};
 
+use super::passing_on::{PassesOn, passing_on};
 use super::ticks::Ticks;
 use super::{Definition, Definitions, KnownDefinitions, Readiness, Ready, refusal};
 use crate::handlers::StrategyFn;
@@ -26,7 +28,7 @@ impl KnownDefinitions {
     pub(super) fn next_view(
         &self,
         before: &Definitions,
-        rows: Vec<NotifyDef>,
+        rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
         (moment, has_cipher): (Duration, bool),
@@ -37,10 +39,18 @@ impl KnownDefinitions {
             report_switch(paused.as_ref());
         }
         let mut by_id = BTreeMap::new();
-        for row in rows {
-            let definition = match before.by_id.get(&row.id) {
+        let mut targets = BTreeMap::<i64, Vec<Arc<Definition>>>::new();
+        let parents: BTreeSet<i64> = rows.iter().filter(|row| is_taking(row)).filter_map(InForce::parent).collect();
+        for followed in rows {
+            let has_targets = parents.contains(&followed.row.id);
+            let is_known = |known: &Definition| {
+                *known.row == followed.row
+                    && (known.has_targets, &known.not_a_target) == (has_targets, &followed.problem)
+            };
+            let parent = followed.parent().filter(|_| is_taking(&followed));
+            let definition = match before.by_id.get(&followed.row.id) {
                 Some(known)
-                    if *known.row == row
+                    if is_known(known)
                         && !turned
                         && !self.takes_alerts_anew(known)
                         && !waited_for_cipher(known, has_cipher) =>
@@ -48,9 +58,10 @@ impl KnownDefinitions {
                     Arc::clone(known)
                 }
                 known => {
-                    let readiness = self.readiness_of(&row, is_paused, has_cipher);
-                    let (row, ticks) = (Arc::new(row), Ticks::default());
-                    let mut definition = Definition { readiness, row, ticks, checks_since: moment };
+                    let readiness = self.readiness_of(&followed, has_targets, (is_paused, has_cipher));
+                    let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
+                    let checks_since = moment;
+                    let mut definition = Definition { row, readiness, has_targets, not_a_target, ticks, checks_since };
                     if let Some(known) = known.filter(|known| known.checks() == definition.checks()) {
                         definition.checks_since = known.checks_since;
                     }
@@ -60,6 +71,9 @@ impl KnownDefinitions {
                     Arc::new(definition)
                 }
             };
+            if let Some(parent) = parent {
+                targets.entry(parent).or_default().push(Arc::clone(&definition));
+            }
             by_id.insert(definition.row.id, definition);
         }
         for (id, lost) in
@@ -75,13 +89,17 @@ impl KnownDefinitions {
         let alerts = alerts.map(|definition| definition.row.id);
         let resumed = if turned && !is_paused { Some(moment) } else { before.resumed };
         let open = open_circuits(before, &by_id, limits);
+        targets.values_mut().for_each(|targets| targets.sort_by(|a, b| a.row.name.cmp(&b.row.name)));
         let began = if before.by_id.is_empty() { moment } else { before.began };
-        Definitions { by_id, alerts, paused, resumed, open, began }
+        Definitions { by_id, alerts, paused, resumed, open, targets, began }
     }
 
     /// Returns whether this node sends the notices of a row, and why not.
-    fn readiness_of(&self, row: &NotifyDef, is_paused: bool, has_cipher: bool) -> Readiness {
-        let policy = match row.policy() {
+    fn readiness_of(&self, followed: &InForce, has_targets: bool, (is_paused, has_cipher): (bool, bool)) -> Readiness {
+        let row = &followed.row;
+        let policy = match followed.policy() {
+            // Its targets have the limits, and what is passed on needs no ack.
+            Ok(policy) if has_targets => passing_on(policy),
             // No receiver acks an alert.
             Ok(mut policy) if row.name == ALERT_DEFINITION => {
                 policy.need_confirm = false;
@@ -95,6 +113,15 @@ impl KnownDefinitions {
         };
         if !policy.enabled || is_paused {
             return Readiness::Paused(policy);
+        }
+        let lacks_cipher = policy.encrypt_param && !has_cipher;
+        if has_targets && !lacks_cipher {
+            let (handler, strategy) =
+                (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
+            return Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }));
+        }
+        if has_targets {
+            return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
         let Some(handler) = self.handler(&policy.handler) else {
             let reason = format!("no handler {:?} is registered on this node", policy.handler);
@@ -110,7 +137,7 @@ impl KnownDefinitions {
                 }
             },
         };
-        if policy.encrypt_param && !has_cipher {
+        if lacks_cipher {
             return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
         if let Err(problem) = handler.check(row.handler_config.as_deref()) {
@@ -147,6 +174,11 @@ fn waited_for_cipher(known: &Definition, has_cipher: bool) -> bool {
 /// Why a definition with `encrypt_param` waits on a node that has no cipher.
 const NO_CIPHER: &str =
     "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
+
+/// Returns whether notices are passed on to a target.
+fn is_taking(target: &InForce) -> bool {
+    target.row.delete_time.is_none()
+}
 
 /// Returns the definitions whose circuits are open; logs and records changes.
 fn open_circuits(

@@ -305,7 +305,13 @@ impl<T> Notice<T> {
         &self.facts.row.name
     }
 
-    /// Returns the column `handler_config` of its definition.
+    /// Returns the name of its target within the definition that passed it on, `erp` of `order/erp`; `None`: its definition is no
+    /// target.
+    pub fn target(&self) -> Option<&str> {
+        self.facts.row.target_name()
+    }
+
+    /// Returns the column `handler_config` of its definition; of a target without one that of the definition whose target it is.
     pub fn handler_config(&self) -> Option<&str> {
         self.facts.row.handler_config.as_deref()
     }

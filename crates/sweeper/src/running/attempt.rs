@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::decrypt::{cannot_decrypt, decrypt};
 use super::in_flight::AttemptsInFlight;
+use super::targets::pass_on;
 use super::{span, undecrypted};
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
@@ -70,16 +71,11 @@ impl Drop for WithoutOutcome<'_> {
 
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
-async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
+async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mut claimed: ClaimedNotice) -> Outcome {
     if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
-    if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
-        return Outcome::new(claimed, ready, Event::OutOfTries);
-    }
-    let began = Instant::now();
-    let mut claimed = claimed;
-    let encrypted = match decrypt(worker, &mut claimed) {
+    let encrypted = match decrypt(worker, definition, &mut claimed) {
         Ok(encrypted) => encrypted,
         Err(CipherError::Altered) => {
             let message = format!("its parameter cannot be decrypted: {}", CipherError::Altered);
@@ -92,6 +88,18 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
             return Outcome::new(claimed, ready, Event::HandedBack(undecrypted::WAIT));
         }
     };
+    if definition.has_targets {
+        return pass_on(&worker.definitions(), ready, claimed);
+    }
+    if let Some(filter) = ready.policy.filter.as_ref().filter(|filter| !filter.accepts(&claimed.param)) {
+        let why = format!("the target does not accept it: {filter}");
+        claimed.param = String::new();
+        return Outcome::new(claimed, ready, Event::Skipped(why));
+    }
+    if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
+        return Outcome::new(claimed, ready, Event::OutOfTries);
+    }
+    let began = Instant::now();
     let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {

@@ -5,6 +5,7 @@ pub(crate) mod attempt;
 mod decrypt;
 mod in_flight;
 mod span;
+mod targets;
 pub(crate) mod undecrypted;
 
 pub(crate) use in_flight::AttemptsInFlight;

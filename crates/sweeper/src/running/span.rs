@@ -41,6 +41,7 @@ pub(crate) fn ended(span: &Span, outcome: &Outcome) {
         Event::Succeeded => "delivered",
         Event::AwaitAck(_) => "awaiting ack",
         Event::Skipped(_) => "skipped",
+        Event::PassedOn(_) => "passed on",
         Event::HandedBack(_) => "handed back",
         Event::GaveUp(_) => "gave up",
         Event::OutOfTries => "out of tries",

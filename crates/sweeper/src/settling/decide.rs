@@ -77,6 +77,7 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         error_group: None,
         alarm: None,
         for_breaker: None,
+        pass_to: outcome.pass_to.clone(),
     };
     settle.regroup();
     settle

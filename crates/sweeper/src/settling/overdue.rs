@@ -30,7 +30,7 @@ pub(crate) async fn rescue(
         .send
         .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, LOOK_BATCH)
         .await?;
-    for claimed in expired {
+    for mut claimed in expired {
         // A notice that is in flight here is late, not lost: the lease loop extends its lease.
         let is_late = worker.in_flight.contains(claimed.id, claimed.fence);
         if is_late || !worker.in_flight.begin_to_judge(claimed.id, claimed.fence) {
@@ -46,6 +46,10 @@ pub(crate) async fn rescue(
                 definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
                 "the lease expired: its worker died while sending"
             );
+            if definition.has_targets {
+                // Passing on is no try: it is repeated until it is done.
+                claimed.own.max_tries = None;
+            }
             let lease = humantime::format_duration(ready.policy.lease());
             let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
             (Event::Crashed, Some((ErrorClass::Crash, message)))

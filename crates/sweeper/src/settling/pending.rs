@@ -43,14 +43,28 @@ pub(crate) struct Outcome {
     pub(crate) overdue: bool,
     /// The permit for a crash-looping notice, released when the outcome is stored.
     pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
+    /// The targets to which it is passed on.
+    pub(crate) pass_to: Vec<i64>,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         let (duration, waited) = (Duration::ZERO, Duration::ZERO);
         let (trouble, error_type, response, crash_loop_permit) = (None, None, None, None);
-        let overdue = false;
-        Self { claimed, ready, event, duration, waited, trouble, error_type, response, overdue, crash_loop_permit }
+        let (overdue, pass_to) = (false, Vec::new());
+        Self {
+            claimed,
+            ready,
+            event,
+            duration,
+            waited,
+            trouble,
+            error_type,
+            response,
+            overdue,
+            crash_loop_permit,
+            pass_to,
+        }
     }
 
     /// Returns the class of its error.

@@ -62,6 +62,9 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
         changed.differences(&row).iter().map(|(column, ..)| *column).collect::<Vec<_>>(),
         ["enabled", "timeout"]
     );
+    b.define(NotifyDef::target("sync", "erp").target_filter("@.ü == '😀'")).await;
+    let target = b.definition("sync/erp").await;
+    assert_eq!((target.target_of, target.target_filter.as_deref()), (Some(row.id), Some("@.ü == '😀'")));
 }
 
 pub async fn define_creates_what_is_missing_and_never_changes_what_is_there(b: &dyn Backend) {

@@ -30,6 +30,7 @@ pub mod retiming;
 pub mod series;
 pub mod settling;
 pub mod silencing;
+pub mod targets;
 pub mod ticking;
 pub mod versions;
 
@@ -209,6 +210,17 @@ macro_rules! conformance_suite {
                 many_ticks_are_added_at_once_in_their_order,
                 the_time_of_the_store_comes_with_the_due_slices,
                 time_of_the_store_follows_its_clock;
+            targets: a_notice_is_passed_on_to_each_target_with_what_was_said_of_it,
+                an_outcome_that_is_not_stored_is_passed_on_to_no_target,
+                an_outcome_whose_answer_was_lost_is_passed_on_once,
+                of_many_who_settle_at_once_one_passes_on,
+                a_target_has_one_live_notice_of_a_dedupe_key,
+                notices_of_a_key_keep_their_order_for_each_target,
+                a_passed_on_notice_keeps_its_parent_when_it_has_ended,
+                many_notices_are_passed_on_at_once,
+                a_definition_is_purged_after_its_targets,
+                a_target_is_stored_with_the_id_of_its_definition,
+                a_list_of_definitions_has_targets;
             acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
                 an_ack_can_be_awaited_for_ever,
                 an_ack_ends_a_notice_in_every_live_state,

@@ -24,6 +24,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         error_group: None,
         alarm: None,
         for_breaker: None,
+        pass_to: Vec::new(),
     }
 }
 

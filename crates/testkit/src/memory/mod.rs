@@ -65,6 +65,7 @@ pub(crate) struct Live {
     dedupe_key: Option<String>,
     until_ended: bool,
     tag: Option<String>,
+    parent_id: Option<i64>,
 }
 
 #[derive(Clone)]
@@ -177,6 +178,7 @@ impl State {
             return self.judge_missing(settle);
         }
         let Some(mut live) = self.live.remove(&settle.id) else { return Settled::LostLease };
+        settle.pass_to.iter().for_each(|target| self.pass_on(&live, *target, now));
         live.notice.failures = settle.transition.failures;
         live.notice.crashes = settle.transition.crashes;
         live.notice.errors.clone_from(&settle.errors);
@@ -202,6 +204,24 @@ impl State {
         }
         held_ones.push(settle);
         Settled::Stored
+    }
+
+    /// Adds a notice to a target, unless a live one of the target has its dedupe key.
+    fn pass_on(&mut self, parent: &Live, target: i64, now: DateTime<Utc>) {
+        let is_taken = |key: &String| self.live.values().any(|live| live.has_dedupe_key(target, key));
+        if parent.dedupe_key.as_ref().is_some_and(is_taken) {
+            return;
+        }
+        let (id, of) = (self.next_id(), &parent.notice);
+        let mut live = Live::of(id, target, of.param.clone(), now, now);
+        live.notice.description.clone_from(&of.description);
+        live.notice.trace_context.clone_from(&of.trace_context);
+        live.notice.ordering_key.clone_from(&of.ordering_key);
+        live.notice.own = of.own;
+        (live.dedupe_key, live.until_ended) = (parent.dedupe_key.clone(), parent.until_ended);
+        live.tag.clone_from(&parent.tag);
+        live.parent_id = Some(of.id);
+        self.live.insert(id, live);
     }
 
     fn judge_missing(&self, settle: &Settle) -> Settled {
@@ -246,6 +266,7 @@ impl Live {
             dedupe_key: None,
             until_ended: false,
             tag: None,
+            parent_id: None,
         }
     }
 
@@ -284,6 +305,7 @@ impl Live {
         record.unique_until_ended = self.until_ended;
         record.tag.clone_from(&self.tag);
         record.own = notice.own;
+        record.parent_id = self.parent_id;
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());
         record

@@ -8,8 +8,7 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::alert::silence::AlertChange;
-use solid_notify_core::definition::NotifyDef;
-use solid_notify_core::definition::StoredVersion;
+use solid_notify_core::definition::{NotifyDef, StoredVersion, deleted_handler, deleted_name};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
@@ -176,7 +175,8 @@ impl SendStore for MemoryStore {
             }
             Purge::Definition { def_id, older_than } => {
                 let referred = state.live.values().any(|live| live.notice.def_id == *def_id)
-                    || state.history.values().any(|ended| ended.live.notice.def_id == *def_id);
+                    || state.history.values().any(|ended| ended.live.notice.def_id == *def_id)
+                    || state.definitions.values().any(|def| def.target_of == Some(*def_id));
                 let deleted = state.definitions.get(def_id).and_then(|def| def.delete_time);
                 if referred || !deleted.is_some_and(|time| old(time, *older_than)) {
                     return Ok(Vec::new());
@@ -238,8 +238,8 @@ impl DefinitionStore for MemoryStore {
             }
             Edit::Delete { seen } => {
                 let mut new = seen.clone();
-                new.handler = Some(seen.handler_name().to_owned());
-                new.name = solid_notify_core::definition::deleted_name(seen);
+                new.handler = deleted_handler(seen).map(str::to_owned);
+                new.name = deleted_name(seen);
                 new.delete_time = Some(now);
                 state.replace(seen, new, edit, who, now)
             }

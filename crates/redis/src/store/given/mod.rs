@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
-pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
+pub(super) use sending::{
+    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
+};
 pub(super) use text::{Millis, Text};
 
 #[derive(Serialize)]
@@ -74,7 +76,7 @@ pub(super) enum Look<'a> {
     Dedupe {
         dedupe_key: &'a str,
     },
-    Alarms,
+    Outgoing,
     Limits,
 }
 

@@ -1,6 +1,6 @@
 //! What the scripts of the send path are given: insert, claim, settle.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{Millis, Text};
 
@@ -35,6 +35,45 @@ pub(in crate::store) struct New<'a> {
     /// Why it is not sent, if it is added as skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) skipped: Option<&'a str>,
+}
+
+/// Notices that are passed on to a target.
+#[derive(Serialize)]
+pub(in crate::store) struct PassedOn {
+    pub(in crate::store) source: Text<i64>,
+    pub(in crate::store) notices: Vec<ForTarget>,
+}
+
+/// A notice for a target, as the settle script stores it, and its number within the definition that passes it on.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::store) struct ForTarget {
+    #[serde(default)]
+    number: i64,
+    member: String,
+    parent_id: String,
+    param: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_context: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordering_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedupe_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedupe_until_ended: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tries: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+impl ForTarget {
+    pub(in crate::store) fn numbered(self, number: i64) -> Self {
+        Self { number, ..self }
+    }
 }
 
 /// When a notice is due, in milliseconds.
@@ -130,6 +169,8 @@ pub(in crate::store) struct Outcome<'a> {
     pub(in crate::store) error_group: Option<Text<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) alarm: Option<String>,
+    #[serde(skip_serializing_if = "<[i64]>::is_empty")]
+    pub(in crate::store) pass_to: &'a [i64],
 }
 
 /// True for a flag that is left out because it is not set.

@@ -155,15 +155,15 @@ elseif what == 'purge_series' then
   end
   return #days
 elseif what == 'drop' then
-  -- Deletes all keys of a definition that has no notices and no alarms.
+  -- Deletes all keys of a definition that has no notices and nothing to forward.
   for status in pairs(STATUS) do
     if redis.call('EXISTS', status_set(status)) == 1 then return 0 end
   end
-  if redis.call('LLEN', key('alarms')) > 0 then return 0 end
+  if redis.call('LLEN', key('outgoing')) > 0 then return 0 end
   for _, day in ipairs(redis.call('ZRANGE', key('series_days'), 0, -1)) do redis.call('DEL', key('series:' .. day)) end
   redis.call(
-    'DEL', key('series_days'), key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('alarms'), key('last_alarm'), ordering_keys, under_way,
-    dedupe_keys)
+    'DEL', key('series_days'), key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('outgoing'),
+    key('last_outgoing'), key('arrived'), ordering_keys, under_way, dedupe_keys)
   return 1
 elseif what == 'tick' then
   -- Time and timetable as read, `seen_tick` and `seen_schedule`; the new ones, `last_tick` and `tick_schedule`; `notices`: each has
@@ -176,11 +176,11 @@ elseif what == 'tick' then
   for _, notice in ipairs(given.notices) do insert(notice, now) end
   return 1
 elseif what == 'forwarded' then
-  -- Deletes the alarms up to the number `arrived`, which have arrived.
+  -- Deletes what has arrived in other slots: up to the number `arrived`.
   while true do
-    local head = redis.call('LINDEX', key('alarms'), 0)
+    local head = redis.call('LINDEX', key('outgoing'), 0)
     if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > given.arrived then return 1 end
-    redis.call('LPOP', key('alarms'))
+    redis.call('LPOP', key('outgoing'))
   end
 elseif what == 'limits' then
   -- The limits as read, `seen_limits`; the `new_limits`; the `audit` entry.

@@ -1,6 +1,20 @@
 -- given: `call`, a random word that identifies the call; `notices`: each has `member`, `param`, its other texts if there are any, and
 -- when it is due: `at` a time, or `delay` from now, in milliseconds. Returns for each 'n' and its member, or 'd' and the member of
 -- the notice that has its dedupe key; a skipped one never is a duplicate. The call can be repeated after a lost reply.
+-- Notices that are passed on to a target instead: `source`, the definition that passes them on; each notice also has its `number` there and
+-- `parent_id`. Those up to the number that has arrived are left out, and those whose dedupe key is taken.
+if given.source then
+  local arrived = tonumber(redis.call('HGET', key('arrived'), given.source) or '0')
+  for _, notice in ipairs(given.notices) do
+    local taken = notice.dedupe_key and redis.call('HGET', dedupe_keys, notice.dedupe_key)
+    if notice.number > arrived then
+      arrived = notice.number
+      if not taken then insert(notice, now, 'parent_id', notice.parent_id) end
+    end
+  end
+  redis.call('HSET', key('arrived'), given.source, text(arrived))
+  return {}
+end
 local out = {}
 for i, notice in ipairs(given.notices) do
   local taken = notice.dedupe_key and not notice.skipped and redis.call('HGET', dedupe_keys, notice.dedupe_key)

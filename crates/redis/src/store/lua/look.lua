@@ -68,7 +68,7 @@ if what == 'due' then
   return {
     -- not_sent, failed, sending, awaiting_ack
     text(now), { first(ready_first_sends), retry, first(status_set('5')), first(status_set('4')) },
-    redis.call('LLEN', key('alarms')),
+    redis.call('LLEN', key('outgoing')),
     { redis.call('EXISTS', key('tick')), last_tick or '', tick_schedule },
   }
 elseif what == 'oldest' then
@@ -203,8 +203,8 @@ elseif what == 'audit' then
   return read_audit(key('audit'))
 elseif what == 'dedupe' then
   return redis.call('HGET', dedupe_keys, given.dedupe_key) or ''
-elseif what == 'alarms' then
-  return redis.call('LRANGE', key('alarms'), 0, 499)
+elseif what == 'outgoing' then
+  return redis.call('LRANGE', key('outgoing'), 0, 499)
 else
   return redis.call('GET', key('limit')) or ''
 end

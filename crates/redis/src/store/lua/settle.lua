@@ -1,7 +1,7 @@
 -- given: `mode`: 'look' (returns which fences hold, and the limits), 'free' or 'once' (settle), 'take' (settle, if all is unchanged);
 -- `outcomes`: each has `member`, `fence`, `from` and `status` (the status before and after), `overdue`, `delay` of one that waits,
 -- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `response`, `error_group`,
--- `alarm`;
+-- `alarm`; `pass_to`: the ids of the targets to which the notice is passed on;
 -- `history_limit`: how many successes of the definition are kept. To take: `seen_limits`, `new_limits`; `seen_mask`: which fences
 -- held, a word of 0 and 1; `alarm` of the circuit. Once: the `audit` entry of an operator's ack, if it is one.
 local mode = given.mode
@@ -28,11 +28,27 @@ if mode ~= 'free' and mode ~= 'once' then
   if given.new_limits ~= limits then redis.call('SET', key('limit'), given.new_limits) end
 end
 
--- The number is at least the time, so that it is not used twice if a failover loses the last one.
-local function raise(alarm)
-  local number = math.max(tonumber(redis.call('GET', key('last_alarm')) or '0') + 1, now)
-  redis.call('SET', key('last_alarm'), text(number))
-  redis.call('RPUSH', key('alarms'), '{"number":' .. text(number) .. ',' .. string.sub(alarm, 2))
+-- Stores what is forwarded to another slot, as JSON. The number is at least the time, so that it is not used twice if a failover loses
+-- the last one.
+local function forward(object)
+  local number = math.max(tonumber(redis.call('GET', key('last_outgoing')) or '0') + 1, now)
+  redis.call('SET', key('last_outgoing'), text(number))
+  redis.call('RPUSH', key('outgoing'), '{"number":' .. text(number) .. ',' .. string.sub(object, 2))
+end
+
+-- The notice of a target has the number of the one that is passed on, and so its place among those of its ordering key.
+local function pass_on(member, target)
+  local param, description, trace_context, tag, ordering_key, dedupe_key, dedupe_until_ended, max_tries, expires_at = fields(
+    member, 'param', 'description', 'trace_context', 'tag', 'ordering_key', 'dedupe_key', 'dedupe_until_ended', 'max_tries',
+    'expires_at')
+  local notice = cjson.encode({
+    member = string.sub(member, 1, 14) .. string.format('%05d', target), parent_id = (string.gsub(member, '^0+', '')),
+    param = param, description = description or nil, trace_context = trace_context or nil, tag = tag or nil,
+    ordering_key = ordering_key or nil,
+    dedupe_key = dedupe_key or nil, dedupe_until_ended = dedupe_until_ended or nil, max_tries = max_tries or nil,
+    expires_at = expires_at or nil,
+  })
+  forward('{"target":' .. target .. ',"notice":' .. notice .. '}')
 end
 
 local out = {}
@@ -40,6 +56,7 @@ for i, outcome in ipairs(given.outcomes) do
   local member, status, failures, crashes = outcome.member, outcome.status, outcome.failures, outcome.crashes
   local stored_status, stored_fence, stored_failures, stored_crashes = fields(member, 'status', 'fence', 'failures', 'crashes')
   if stored_status and is_held(outcome, stored_status, stored_fence) then
+    for _, target in ipairs(outcome.pass_to or {}) do pass_on(member, target) end
     leave(member)
     if outcome.delay or outcome.keep then
       redis.call('HSET', notice_key(member), 'failures', failures, 'crashes', crashes)
@@ -64,7 +81,7 @@ for i, outcome in ipairs(given.outcomes) do
     else
       redis.call('DEL', notice_key(member))
     end
-    if outcome.alarm then raise(outcome.alarm) end
+    if outcome.alarm then forward(outcome.alarm) end
     out[i] = 'done'
   elseif not stored_status then
     out[i] = (status == '1' and not outcome.keep) and 'was' or 'lost'
@@ -77,6 +94,6 @@ for i, outcome in ipairs(given.outcomes) do
     out[i] = 'lost'
   end
 end
-if given.alarm then raise(given.alarm) end
+if given.alarm then forward(given.alarm) end
 if given.audit and out[1] == 'done' then write_audit(key('audit'), given.audit) end
 return { 'settled', out }

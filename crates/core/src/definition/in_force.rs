@@ -1,0 +1,119 @@
+//! [`InForce`]: a row as sweepers follow it. A target, a definition to which the notices of another one are passed on (the column
+//! `target_of`), inherits from that one.
+//!
+//! Passing on is left to the sweeper, the insert to the stores ([`crate::store::Settle::pass_to`]).
+
+use super::{ColumnValue, NotifyDef, Policy, Problem};
+use crate::built_in::is_built_in;
+
+/// The columns that a target does not inherit. `encrypt_param` is obeyed by each insert, which reads only the row itself.
+const OWN: [&str; 5] = ["name", "schedule", "target_of", "target_filter", "encrypt_param"];
+
+/// A row as sweepers follow it: a target with what it inherits, any other row as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The row.
+    pub row: NotifyDef,
+    /// Why the row is no valid target, if it is none. Then `row` is as stored.
+    pub problem: Option<Problem>,
+}
+
+impl InForce {
+    /// Parses every column, or returns every invalid one.
+    ///
+    /// # Errors
+    /// The problems.
+    pub fn policy(&self) -> Result<Policy, Vec<Problem>> {
+        match &self.problem {
+            None => self.row.policy(),
+            Some(problem) => {
+                let others = self.row.policy().err().unwrap_or_default();
+                Err(others.into_iter().chain([problem.clone()]).collect())
+            }
+        }
+    }
+
+    /// Returns the definition whose notices are passed on to this one, if there is such a definition.
+    pub fn parent(&self) -> Option<i64> {
+        self.row.target_of.filter(|_| self.problem.is_none())
+    }
+}
+
+/// Returns the rows as sweepers follow them. A target has its parent's value in each column in which its own value is the default:
+/// its parent's description, handler, intervals, limits, alerts and so on. So an edit of the parent holds for its targets, too.
+pub fn in_force(rows: Vec<NotifyDef>) -> Vec<InForce> {
+    if rows.iter().all(|row| row.target_of.is_none()) {
+        return rows.into_iter().map(|row| InForce { row, problem: None }).collect();
+    }
+    rows.iter().map(|row| row.among(&rows)).collect()
+}
+
+impl NotifyDef {
+    /// Returns a target of the definition `parent`: a definition with the name `parent/target` and the defaults. Storing it finds the
+    /// parent by that name. What is not set is inherited from the parent.
+    ///
+    /// ```
+    /// use solid_notify_core::NotifyDef;
+    /// let erp = NotifyDef::target("order", "erp").handler_config(r#"{"url":"https://erp.example/orders"}"#);
+    /// assert_eq!((erp.name.as_str(), erp.target_name()), ("order/erp", Some("erp")));
+    /// ```
+    pub fn target(parent: &str, target: &str) -> Self {
+        Self::new(format!("{parent}/{target}")).target_of(0)
+    }
+
+    /// Returns the name of a target within its definition: what follows the last slash of its name. `None`: it is no target.
+    pub fn target_name(&self) -> Option<&str> {
+        self.target_of?;
+        let name = self.name.strip_suffix(&format!(" (deleted {})", self.id)).unwrap_or(&self.name);
+        Some(name.rsplit_once('/').map_or(name, |(_, target)| target))
+    }
+
+    /// Returns this row as sweepers follow it, if these are the stored rows.
+    pub(crate) fn among(&self, rows: &[Self]) -> InForce {
+        match self.parent_in(rows) {
+            None => InForce { row: self.clone(), problem: None },
+            Some(Ok(parent)) => InForce { row: self.inheriting(parent), problem: None },
+            Some(Err(problem)) => InForce { row: self.clone(), problem: Some(problem) },
+        }
+    }
+
+    /// Returns the definition of which this one is a target; `None`: it is no target. A target that is not stored yet (`target_of`
+    /// is 0) names it.
+    pub(crate) fn parent_in<'a>(&self, rows: &'a [Self]) -> Option<Result<&'a Self, Problem>> {
+        let of = self.target_of?;
+        let wrong = |expected: &str| Problem::new("target_of", of, expected);
+        let named = self.name.rsplit_once('/').map(|(parent, _)| parent);
+        let found = rows.iter().find(|row| match of {
+            0 => row.delete_time.is_none() && Some(row.name.as_str()) == named,
+            of => row.id == of,
+        });
+        Some(match (found, of) {
+            (None, 0) => Err(wrong("a target whose name is that of its definition, a slash, and its own: `order/erp`")),
+            (None, _) => Err(wrong("the id of a definition")),
+            (Some(parent), _) if parent.target_of.is_some() => Err(wrong("a definition that is no target itself")),
+            (Some(parent), _) if is_built_in(&parent.name) => Err(wrong("a definition that is not built in")),
+            (Some(parent), _) if self.encrypt_param && !parent.encrypt_param => {
+                let expected = "false, or true also for the definition that it is a target of, which stores plaintext";
+                Err(Problem::new("encrypt_param", true, expected))
+            }
+            (Some(parent), _) => Ok(parent),
+        })
+    }
+
+    fn inheriting(&self, parent: &Self) -> Self {
+        let defaults = Self::plain(self.name.as_str()).values();
+        let columns = Self::COLUMNS.iter().zip(defaults);
+        let inherited = |((column, default), (own, parents)): ((&&str, ColumnValue), (ColumnValue, ColumnValue))| {
+            if own == default && !OWN.contains(column) { parents } else { own }
+        };
+        let values = columns.zip(self.values().into_iter().zip(parent.values())).map(inherited).collect();
+        let mut row = Self::from_values(self.id, values).unwrap_or_else(|| self.clone());
+        row.handler.get_or_insert_with(|| parent.handler_name().to_owned());
+        (row.create_time, row.update_time, row.delete_time) = (self.create_time, self.update_time, self.delete_time);
+        row
+    }
+}
+
+#[cfg(test)]
+#[path = "in_force_tests.rs"]
+mod tests;

@@ -1,0 +1,56 @@
+//! Tests of `in_force.rs`.
+
+use super::*;
+
+fn stored(id: i64, def: NotifyDef) -> NotifyDef {
+    NotifyDef { id, ..def }
+}
+
+#[test]
+fn target_inherits_what_it_does_not_set() {
+    let parent =
+        stored(3, NotifyDef::new("order").timeout("7s").need_confirm(true).mask("[\"$.card\"]").max_concurrency(2));
+    let parent = parent.schedule("@daily");
+    let own = stored(4, NotifyDef::new("order/erp").target_of(3).max_concurrency(9).handler_config("{}"));
+    let InForce { row, problem } = own.among(&[parent.clone(), own.clone()]);
+    assert_eq!(problem, None);
+    assert_eq!((row.id, row.name.as_str(), row.target_of), (4, "order/erp", Some(3)));
+    assert_eq!((row.timeout.as_str(), row.need_confirm, row.max_concurrency), ("7s", true, 9));
+    assert_eq!((row.mask, row.handler_config.as_deref()), (parent.mask.clone(), Some("{}")));
+    assert_eq!((row.handler.as_deref(), row.schedule), (Some("order"), None), "the parent has the timetable");
+    let off = own.among(&[NotifyDef { enabled: false, ..parent.clone() }]);
+    assert!(!off.row.enabled, "what pauses the definition pauses its targets");
+    let renamed = NotifyDef { handler: Some("http".to_owned()), ..parent.clone() };
+    assert_eq!(own.among(std::slice::from_ref(&renamed)).row.handler.as_deref(), Some("http"));
+    let other = NotifyDef { handler: Some("mail".to_owned()), ..own };
+    assert_eq!(other.among(&[renamed]).row.handler.as_deref(), Some("mail"));
+    assert_eq!(in_force(vec![parent.clone()]), [InForce { row: parent, problem: None }]);
+}
+
+#[test]
+fn target_without_a_definition_is_invalid() {
+    let (parent, builtin) = (stored(3, NotifyDef::new("order")), stored(1, NotifyDef::new("notify.alert")));
+    let target = |of| stored(4, NotifyDef::new("order/erp").target_of(of));
+    let of_target = stored(5, NotifyDef::new("order/erp/x").target_of(4));
+    let rows = [parent, builtin, target(3), of_target.clone()];
+    let problem = |def: NotifyDef| {
+        let in_force = def.among(&rows);
+        assert_eq!((in_force.parent(), &in_force.row), (None, &def));
+        in_force.policy().unwrap_err().remove(0).to_string()
+    };
+    assert_eq!(problem(target(9)), "target_of = \"9\": expected the id of a definition");
+    assert_eq!(problem(target(1)), "target_of = \"1\": expected a definition that is not built in");
+    assert_eq!(problem(of_target), "target_of = \"4\": expected a definition that is no target itself");
+    assert_eq!(NotifyDef::target("order", "x").among(&rows).problem, None);
+    assert!(problem(NotifyDef::target("orders", "x")).starts_with("target_of = \"0\": expected a target whose name"));
+    assert_eq!(target(3).among(&rows).parent(), Some(3));
+}
+
+#[test]
+fn name_of_a_target_follows_the_last_slash() {
+    let name = |name: &str| stored(7, NotifyDef::new(name).target_of(3)).target_name().map(str::to_owned);
+    assert_eq!(name("a/b/erp").as_deref(), Some("erp"));
+    assert_eq!(name("erp").as_deref(), Some("erp"));
+    assert_eq!(name("order/erp (deleted 7)").as_deref(), Some("erp"));
+    assert_eq!(NotifyDef::new("a/b").target_name(), None);
+}
