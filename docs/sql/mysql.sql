@@ -9,7 +9,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, database ()
 FROM notify_def d
 JOIN
   JSON_TABLE(
@@ -40,7 +40,7 @@ INSERT INTO
     next_call_time
   )
 VALUES (
-  IF (database () = $15, $2, NULL),
+  IF (database () = $14, $2, NULL),
   $3,
   $4,
   $5,
@@ -102,30 +102,22 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- definition_id
-SELECT
-  id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL;
 
 -- definition_id_now
-SELECT
-  id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
 
@@ -956,7 +948,7 @@ ORDER BY b.place;
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
-VALUES (IF (database () = $4, $1, NULL), $2);
+VALUES (IF (database () = $3, $1, NULL), $2);
 
 -- insert_known
 INSERT INTO notify_msg (def_id, param)
@@ -1305,7 +1297,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1351,7 +1342,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1397,7 +1387,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1444,7 +1433,6 @@ INSERT INTO
     mask,
     target_of,
     target_filter,
-    encrypt_param,
     create_time,
     update_time
   )
@@ -1482,7 +1470,6 @@ VALUES (
   $32,
   $33,
   $34,
-  $35,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1524,7 +1511,7 @@ UPDATE notify_def SET
   target_filter = $34,
   encrypt_param = $35,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $36;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1652,7 +1639,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1698,7 +1684,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -114,7 +114,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1155,7 +1155,7 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
+WHERE d.name = $1 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1877,7 +1877,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1935,7 +1934,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1993,7 +1991,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2052,7 +2049,6 @@ INSERT INTO
     mask,
     target_of,
     target_filter,
-    encrypt_param,
     create_time,
     update_time
   )
@@ -2090,7 +2086,6 @@ VALUES (
   $32,
   $33,
   $34,
-  $35,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2132,7 +2127,7 @@ UPDATE notify_def SET
   target_filter = $34,
   encrypt_param = $35,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $36;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2269,7 +2264,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2327,7 +2321,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0

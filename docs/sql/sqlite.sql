@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, ''
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -53,7 +53,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -117,7 +117,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1025,7 +1025,7 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
+WHERE d.name = $1 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1341,7 +1341,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1387,7 +1386,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1433,7 +1431,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1479,7 +1476,6 @@ INSERT INTO
     mask,
     target_of,
     target_filter,
-    encrypt_param,
     create_time,
     update_time
   )
@@ -1517,7 +1513,6 @@ VALUES (
   $32,
   $33,
   $34,
-  $35,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1559,7 +1554,7 @@ UPDATE notify_def SET
   target_filter = $34,
   encrypt_param = $35,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $36;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1676,7 +1671,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1722,7 +1716,6 @@ SELECT
   mask,
   target_of,
   target_filter,
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(

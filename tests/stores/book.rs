@@ -9,8 +9,8 @@ use solid_notify_tests::{Database, TestDb, on_each_database};
 on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
-    targets_inserted_as_in_the_book_get_what_is_passed_on,
     the_query_of_the_book_counts_the_notices_of_a_key,
+    targets_inserted_as_in_the_book_get_what_is_passed_on,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
 
@@ -59,6 +59,20 @@ async fn rows_edited_as_in_the_book_are_valid_definitions<D: Database>() {
     db.close().await;
 }
 
+async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await.unwrap();
+    let key = |seed: u8| ParamKey::new(&[seed; 32]).unwrap();
+    for (id, seed) in [("2025", 1), ("2026", 2), ("2025", 1)] {
+        db.outbox.use_param_cipher(Arc::new(ParamKeys::new(id, key(seed)).unwrap()));
+        let mut tx = db.outbox.begin().await.unwrap();
+        add_notice(&mut tx, "charge_card", 7).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(db.shell().run(region("key_in_use")).well(), "2");
+    db.close().await;
+}
+
 async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.shell().run(region("targets")).well();
@@ -77,20 +91,6 @@ async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let mut got: Vec<_> = receiver.try_iter().collect();
     got.sort_unstable();
     assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
-    db.close().await;
-}
-
-async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await.unwrap();
-    let key = |seed: u8| ParamKey::new(&[seed; 32]).unwrap();
-    for (id, seed) in [("2025", 1), ("2026", 2), ("2025", 1)] {
-        db.outbox.use_param_cipher(Arc::new(ParamKeys::new(id, key(seed)).unwrap()));
-        let mut tx = db.outbox.begin().await.unwrap();
-        add_notice(&mut tx, "charge_card", 7).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-    assert_eq!(db.shell().run(region("key_in_use")).well(), "2");
     db.close().await;
 }
 

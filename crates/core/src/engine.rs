@@ -159,21 +159,30 @@ impl Engine {
         self.param_cipher.read().clone()
     }
 
-    /// Decrypts the parameter of a notice of `row`; `None`: it is stored as it is. That of a target was encrypted for the definition that
-    /// passed it on, or, after an edit, for the target.
+    /// Decrypts the parameter of a notice; `None`: it is stored as it is. `owners`: the definitions for which it may be encrypted.
     ///
     /// # Errors
     /// Those of the cipher; [`CipherError::UnknownKey`] if none is set.
-    pub fn decrypted(&self, row: &NotifyDef, param: &str) -> std::result::Result<Option<String>, CipherError> {
+    pub fn decrypted(
+        &self,
+        owners: impl IntoIterator<Item = i64>,
+        param: &str,
+    ) -> std::result::Result<Option<String>, CipherError> {
         if !is_encrypted(param) {
             return Ok(None);
         }
         let cipher = self.param_cipher();
-        let decrypt = |def_id| cipher::decrypt(cipher.as_deref(), def_id, param);
-        match (decrypt(row.id), row.target_of) {
-            (Err(CipherError::Altered), Some(source)) => decrypt(source).map(Some),
-            (decrypted, _) => decrypted.map(Some),
+        let mut failed = CipherError::Altered;
+        for owner in owners {
+            match cipher::decrypt(cipher.as_deref(), owner, param) {
+                Ok(param) => return Ok(Some(param)),
+                Err(error) => failed = error,
+            }
+            if failed != CipherError::Altered {
+                break;
+            }
         }
+        Err(failed)
     }
 
     /// Signs an ack token, valid for `valid`.

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
-use crate::cipher::{ParamCipher, is_encrypted};
+use crate::cipher::{CipherError, ParamCipher};
 use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
@@ -151,13 +151,17 @@ impl AnyOutbox {
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
         let mut found = self.engine.stores().browse.find(id).await?;
-        if let Some(notice) = &mut found
-            && is_encrypted(&notice.param)
-            && let rows = self.engine.stores().definitions.definitions().await?
-            && let Some(row) = rows.iter().find(|row| row.id == notice.def_id)
-            && let Ok(Some(param)) = self.engine.decrypted(row, &notice.param)
-        {
-            notice.param = param;
+        if let Some(notice) = &mut found {
+            let mut decrypted = self.engine.decrypted([notice.def_id], &notice.param);
+            if decrypted == Err(CipherError::Altered) {
+                // What was passed on to a target is encrypted for the definition that it is a target of.
+                let rows = self.engine.stores().definitions.definitions().await?;
+                let parent = rows.iter().find(|row| row.id == notice.def_id).and_then(|row| row.target_of);
+                decrypted = self.engine.decrypted(parent, &notice.param);
+            }
+            if let Ok(Some(param)) = decrypted {
+                notice.param = param;
+            }
         }
         Ok(found)
     }

@@ -210,12 +210,12 @@ notify_def! {
     runbook: Option<String> = None,
     /// The parts of the parameter that people must not see, as JSON: see [`super::Mask`]; none: they see all of it.
     mask: Option<String> = None,
+    /// Whether parameters are stored encrypted: see [`crate::cipher::ParamCipher`].
+    encrypt_param: bool = false,
     /// The id of the definition whose notices are passed on to this one; none: it is no target.
     target_of: Option<i64> = None,
     /// Which of them it gets: see [`super::TargetFilter`]; none: all of them.
     target_filter: Option<String> = None,
-    /// Whether parameters are stored encrypted: see [`crate::cipher::ParamCipher`].
-    encrypt_param: bool = false,
 }
 
 impl NotifyDef {

@@ -6,8 +6,8 @@
 use super::{ColumnValue, NotifyDef, Policy, Problem};
 use crate::built_in::is_built_in;
 
-/// The columns that a target does not inherit.
-const OWN: [&str; 4] = ["name", "schedule", "target_of", "target_filter"];
+/// The columns that a target does not inherit. `encrypt_param` is obeyed by each insert, which reads only the row itself.
+const OWN: [&str; 5] = ["name", "schedule", "target_of", "target_filter", "encrypt_param"];
 
 /// A row as sweepers follow it: a target with what it inherits, any other row as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,10 @@ impl NotifyDef {
             (None, _) => Err(wrong("the id of a definition")),
             (Some(parent), _) if parent.target_of.is_some() => Err(wrong("a definition that is no target itself")),
             (Some(parent), _) if is_built_in(&parent.name) => Err(wrong("a definition that is not built in")),
+            (Some(parent), _) if self.encrypt_param && !parent.encrypt_param => {
+                let expected = "false, or true also for the definition that it is a target of, which stores plaintext";
+                Err(Problem::new("encrypt_param", true, expected))
+            }
             (Some(parent), _) => Ok(parent),
         })
     }

@@ -63,10 +63,10 @@ pub struct Policy {
     pub dead_alert_count: Option<usize>,
     /// The parts of the parameter that people must not see; none: they see all of it.
     pub mask: Option<Arc<Mask>>,
-    /// Which parameters it gets as a target; none: all.
-    pub filter: Option<Arc<TargetFilter>>,
     /// Whether parameters are stored encrypted.
     pub encrypt_param: bool,
+    /// Which parameters it gets as a target; none: all.
+    pub filter: Option<Arc<TargetFilter>>,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -197,11 +197,11 @@ impl NotifyDef {
         let quota = check.quota(self);
         check.runbook(self.runbook.as_deref());
         let mask = check.optional::<Mask>("mask", self.mask.as_deref());
-        let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
-        check.target(self);
         if self.encrypt_param && is_built_in(&self.name) {
             check.wrong("encrypt_param", true, "false, because sweepers add the notices of a built-in definition");
         }
+        let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
+        check.target(self);
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -233,8 +233,8 @@ impl NotifyDef {
                 backlog_alert_age: backlog_alert_age?,
                 dead_alert_count: dead_alert_count?,
                 mask: mask?.map(Arc::new),
-                filter: filter?.map(Arc::new),
                 encrypt_param: self.encrypt_param,
+                filter: filter?.map(Arc::new),
             })
         };
         match policy() {

@@ -37,10 +37,10 @@ CREATE TABLE IF NOT EXISTS notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    encrypt_param            tinyint(1) NOT NULL DEFAULT 0,
     -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
     target_of                bigint,
     target_filter            text,
-    encrypt_param            tinyint(1) NOT NULL DEFAULT 0,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,

@@ -40,10 +40,10 @@ CREATE TABLE notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    encrypt_param            boolean NOT NULL DEFAULT false,
     -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
     target_of                bigint,
     target_filter            text,
-    encrypt_param            boolean NOT NULL DEFAULT false,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                timestamptz,
     tick_schedule            text,

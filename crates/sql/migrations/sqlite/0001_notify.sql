@@ -42,11 +42,11 @@ CREATE TABLE notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    encrypt_param            integer NOT NULL DEFAULT 0
+                             CONSTRAINT notify_def_encrypt_param CHECK (encrypt_param IN (0, 1)),
     -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
     target_of                integer,
     target_filter            text,
-    encrypt_param            integer NOT NULL DEFAULT 0
-                             CONSTRAINT notify_def_encrypt_param CHECK (encrypt_param IN (0, 1)),
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                text,
     tick_schedule            text,

@@ -50,7 +50,14 @@ impl KnownDefinitions {
             };
             let parent = followed.parent().filter(|_| is_taking(&followed));
             let definition = match before.by_id.get(&followed.row.id) {
-                Some(known) if is_known(known) && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
+                Some(known)
+                    if is_known(known)
+                        && !turned
+                        && !self.takes_alerts_anew(known)
+                        && !waited_for_cipher(known, has_cipher) =>
+                {
+                    Arc::clone(known)
+                }
                 known => {
                     let readiness = self.readiness_of(&followed, has_targets, (is_paused, has_cipher));
                     let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
@@ -108,10 +115,14 @@ impl KnownDefinitions {
         if !policy.enabled || is_paused {
             return Readiness::Paused(policy);
         }
-        if has_targets {
+        let lacks_cipher = policy.encrypt_param && !has_cipher;
+        if has_targets && !lacks_cipher {
             let (handler, strategy) =
                 (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
             return Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }));
+        }
+        if has_targets {
+            return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
         let Some(handler) = self.handler(&policy.handler) else {
             let reason = format!("no handler {:?} is registered on this node", policy.handler);
@@ -127,7 +138,7 @@ impl KnownDefinitions {
                 }
             },
         };
-        if policy.encrypt_param && !has_cipher {
+        if lacks_cipher {
             return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
         if let Err(problem) = handler.check(row.handler_config.as_deref()) {
@@ -156,13 +167,19 @@ impl KnownDefinitions {
     }
 }
 
+/// Returns true if the cipher that a definition waited for is set.
+fn waited_for_cipher(known: &Definition, has_cipher: bool) -> bool {
+    has_cipher && known.refusal() == Some(NO_CIPHER)
+}
+
+/// Why a definition with `encrypt_param` waits on a node that has no cipher.
+const NO_CIPHER: &str =
+    "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
+
 /// Returns whether notices are passed on to a target.
 fn is_taking(target: &InForce) -> bool {
     target.row.delete_time.is_none()
 }
-/// Why a definition with `encrypt_param` waits on a node that has no cipher.
-const NO_CIPHER: &str =
-    "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
 
 /// Returns the definitions whose circuits are open; logs and records changes.
 fn open_circuits(

@@ -14,7 +14,9 @@ pub(super) fn decrypt(
     definition: &Definition,
     claimed: &mut ClaimedNotice,
 ) -> Result<bool, CipherError> {
-    let decrypt = || worker.outbox.engine().decrypted(&definition.row, &claimed.param);
+    // What was passed on to a target is encrypted for the definition that it is a target of.
+    let owners = [claimed.def_id].into_iter().chain(definition.row.target_of);
+    let decrypt = || worker.outbox.engine().decrypted(owners, &claimed.param);
     let decrypted = catch_unwind(AssertUnwindSafe(decrypt))
         .unwrap_or_else(|_| Err(CipherError::Unavailable("it panicked".to_owned())))?;
     let encrypted = decrypted.is_some();
