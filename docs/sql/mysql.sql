@@ -9,7 +9,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, database ()
+SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN
   JSON_TABLE(
@@ -40,7 +40,7 @@ INSERT INTO
     next_call_time
   )
 VALUES (
-  IF (database () = $14, $2, NULL),
+  IF (database () = $15, $2, NULL),
   $3,
   $4,
   $5,
@@ -102,22 +102,30 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- definition_id
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL;
 
 -- definition_id_now
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
 
@@ -948,7 +956,7 @@ ORDER BY b.place;
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
-VALUES (IF (database () = $3, $1, NULL), $2);
+VALUES (IF (database () = $4, $1, NULL), $2);
 
 -- insert_known
 INSERT INTO notify_msg (def_id, param)
@@ -1295,6 +1303,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
@@ -1340,6 +1349,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
@@ -1385,6 +1395,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
@@ -1431,6 +1442,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     target_of,
     target_filter,
     create_time,
@@ -1470,6 +1482,7 @@ VALUES (
   $32,
   $33,
   $34,
+  $35,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1507,11 +1520,11 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  target_of = $33,
-  target_filter = $34,
-  encrypt_param = $35,
+  encrypt_param = $33,
+  target_of = $34,
+  target_filter = $35,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $35;
+WHERE id = $36;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1637,6 +1650,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
@@ -1682,6 +1696,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -114,7 +114,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1155,7 +1155,7 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1875,6 +1875,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CASE
@@ -1932,6 +1933,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CASE
@@ -1989,6 +1991,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CASE
@@ -2047,6 +2050,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     target_of,
     target_filter,
     create_time,
@@ -2086,6 +2090,7 @@ VALUES (
   $32,
   $33,
   $34,
+  $35,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2123,11 +2128,11 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  target_of = $33,
-  target_filter = $34,
-  encrypt_param = $35,
+  encrypt_param = $33,
+  target_of = $34,
+  target_filter = $35,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $35;
+WHERE id = $36;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2262,6 +2267,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CASE
@@ -2319,6 +2325,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CASE

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, ''
+SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -53,7 +53,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -117,7 +117,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1025,7 +1025,7 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1339,6 +1339,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
@@ -1384,6 +1385,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
@@ -1429,6 +1431,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
@@ -1474,6 +1477,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     target_of,
     target_filter,
     create_time,
@@ -1513,6 +1517,7 @@ VALUES (
   $32,
   $33,
   $34,
+  $35,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1550,11 +1555,11 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  target_of = $33,
-  target_filter = $34,
-  encrypt_param = $35,
+  encrypt_param = $33,
+  target_of = $34,
+  target_filter = $35,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $35;
+WHERE id = $36;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1669,6 +1674,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
@@ -1714,6 +1720,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   target_of,
   target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
