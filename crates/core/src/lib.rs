@@ -38,7 +38,7 @@ pub mod typed;
 pub use ack::{AckResult, Reply, ReplyKind};
 pub use add::NewNotice;
 pub use alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
-pub use built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+pub use built_in::{BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 pub use class::{ErrorClass, OwnClass, class_of_own_error};
 pub use clock::HandClock;
 pub use connection::{ByOutbox, NoticeConnection, ack_notice, add_notice, add_notices, nack_notice};

@@ -14,7 +14,7 @@ pub use crate::own_limits::OwnLimits;
 ///
 /// Live states (`0`, `2`, `4`, `5`) are rows of `notify_msg`; final ones (`1`, `3`, `6`) rows of
 /// `notify_msg_history`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

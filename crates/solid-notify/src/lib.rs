@@ -55,7 +55,7 @@ pub mod definition {
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};
     pub use solid_notify_core::typed::{Definition, DefinitionName};
-    pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+    pub use solid_notify_core::{ALERT_DEFINITION, BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 }
 
 /// The databases behind an [`Outbox`]: its builder, and the bounds of code that is generic over the database.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::background::health::Health;
-use crate::background::housekeeping;
+use crate::background::{bulk, housekeeping};
 use crate::background::locked::LockedRows;
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
@@ -63,6 +63,7 @@ pub(crate) struct Totals {
 impl Worker {
     pub(crate) fn new(setup: Setup) -> Arc<Self> {
         let Setup { outbox, mut handlers, twice: _, strategies, classifier, settings } = setup;
+        bulk::register(&mut handlers, &outbox);
         if settings.housekeeping {
             housekeeping::register(&mut handlers, &outbox);
         }

@@ -2,6 +2,8 @@
 //!
 //! [`crate::store::BrowseStore`] and [`crate::store::OperateStore`] are what it needs of a store.
 
+mod act;
+mod act_handle;
 mod alerts;
 mod apply;
 mod audit;
@@ -11,6 +13,7 @@ mod definitions;
 mod edit_preview;
 mod explain;
 mod filter;
+mod filter_json;
 mod listing;
 mod operator;
 mod part;
@@ -18,6 +21,8 @@ mod plan;
 mod rate;
 mod retime;
 
+pub use act::{ActClaim, ActRun, ActVerb, AfterStep, BulkAct, Cursor};
+pub use act_handle::{BulkHandle, BulkProgress};
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};

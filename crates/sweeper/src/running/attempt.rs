@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::classify::chain;
-use super::handler::{AfterFailure, Facts};
+use super::handler::{AfterFailure, Facts, Failure};
 use super::in_flight::AttemptsInFlight;
 use super::span;
 use crate::claiming::Slot;
@@ -130,13 +130,14 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
             Called::well(Event::Skipped(told(ready, facts, skip.error().to_string())))
         }
+        Ok(Ok(Err(Failure { next: AfterFailure::HandBack(delay), .. }))) => Called::well(Event::HandedBack(delay)),
         Ok(Ok(Err(failure))) => {
             let message = told(ready, facts, with_causes(failure.error()));
             let class = worker.classifier.class_of(&**failure.error());
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
-                AfterFailure::Retry | AfterFailure::Skip => Event::Failed(class),
+                AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) => Event::Failed(class),
             };
             Called { event, trouble: Some((class, message)), error_type: failure.error_type }
         }
