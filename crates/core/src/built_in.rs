@@ -60,7 +60,9 @@ fn dead_letters() -> NotifyDef {
 
 fn bulk() -> NotifyDef {
     NotifyDef::plain(BULK_DEFINITION)
-        .description("Bulk acts of operators: the parameter of a notice has the filter, the verb and the progress of an act.")
+        .description(
+            "Bulk acts of operators: the parameter of a notice has the filter, the verb and the progress of an act.",
+        )
         // An act may run for days and meet some faults of its store. A dead letter that is retried continues at its cursor.
         .retry_interval("[1s,5s,30s,1m]")
         .max_retry_times(20)

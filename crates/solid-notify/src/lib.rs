@@ -82,8 +82,9 @@ pub mod error {
 pub mod operate {
     pub use solid_notify_core::notice::{AttemptRecord, OwnLimits};
     pub use solid_notify_core::operate::{
-        AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange,
-        InFlight, IntervalChange, MOST_IDS, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
+        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkHandle, BulkProgress, ClassCount, Counted, Cursor, DefRef,
+        EditPreview, Explanation, Filter, HandlerChange, InFlight, IntervalChange, MOST_IDS, NO_CLASS, NextStep,
+        OpenAlert, Operator, Page, Preview, Rate,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

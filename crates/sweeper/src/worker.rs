@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::background::health::Health;
-use crate::background::{bulk, housekeeping};
 use crate::background::locked::LockedRows;
+use crate::background::{bulk, housekeeping};
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
 use crate::meters::NodeMeters;

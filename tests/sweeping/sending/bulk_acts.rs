@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use solid_notify::operate::AuditFilter;
-use solid_notify::{Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Rate, Status, VerbResult};
+use solid_notify::operate::{AuditFilter, Rate};
+use solid_notify::{Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, VerbResult};
 use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;

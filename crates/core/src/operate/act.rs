@@ -36,8 +36,9 @@ impl ActVerb {
     pub(super) fn check(self, filter: &Filter) -> Result<()> {
         use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Succeeded};
         match self {
-            Self::Retry => filter
-                .check(&[DeadLetter, Cancelled], "only dead letters and cancelled notices are retried in bulk"),
+            Self::Retry => {
+                filter.check(&[DeadLetter, Cancelled], "only dead letters and cancelled notices are retried in bulk")
+            }
             Self::Cancel => filter.check(
                 &[NotSent, Failed, AwaitingAck],
                 "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
@@ -242,7 +243,8 @@ mod tests {
 
     #[test]
     fn an_act_survives_being_written_down_and_may_be_short() {
-        let filter = Filter::dead_letters().definition("sync").class("busy").ids([7]).text("a").from(DateTime::UNIX_EPOCH);
+        let filter =
+            Filter::dead_letters().definition("sync").class("busy").ids([7]).text("a").from(DateTime::UNIX_EPOCH);
         let rate: Rate = "100/1m".parse().unwrap();
         let mut act = BulkAct::new(ActVerb::Retry, None, filter, rate, "alice".to_owned());
         let after = Some(Position::new("2026-11-21 10:42:07.123456", 7));

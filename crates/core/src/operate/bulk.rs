@@ -175,7 +175,8 @@ impl Operator {
     async fn changeable(&self, filter: &Filter) -> Result<Vec<NotifyDef>> {
         if filter.definition.as_deref() == Some(BULK_DEFINITION) {
             let problem =
-                "bulk verbs do not change bulk acts; `cancel(id, reason)` stops one, `retry(id)` continues it".to_owned();
+                "bulk verbs do not change bulk acts; `cancel(id, reason)` stops one, `retry(id)` continues it"
+                    .to_owned();
             return Err(Error::Invalid { what: "filter", problem });
         }
         let mut definitions = definitions_of(&self.outbox, filter).await?;

@@ -87,7 +87,9 @@ impl FromStr for Rate {
         };
         match count.trim().parse::<u32>() {
             Ok(count) if count > 0 => Ok(Self { count, per }),
-            _ => Err(wrong("expected a number of at least 1, optionally with a period: `100/1m`, `5` (per second), or `at once`")),
+            _ => Err(wrong(
+                "expected a number of at least 1, optionally with a period: `100/1m`, `5` (per second), or `at once`",
+            )),
         }
     }
 }
