@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use solid_notify_core::built_in::BULK_DEFINITION;
 use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct};
 use solid_notify_core::{AnyOutbox, Error, ErrorClass};
@@ -24,12 +25,17 @@ pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outb
 struct Acts(AnyOutbox);
 
 impl Handler for Acts {
-    type Param = BulkAct;
+    type Param = Value;
 
-    async fn handle(&self, notice: Notice<BulkAct>) -> HandlerResult {
+    async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
         let claim = ActClaim { id: notice.id(), fence: notice.fence(), created: notice.created() };
         let began = Instant::now();
-        let mut run = notice.into_param().begin(&self.0, claim).await.map_err(failure)?;
+        let act: BulkAct = serde_json::from_str(notice.raw_param()).map_err(|error| {
+            let problem =
+                format!("the parameter of a bulk act: {error}; the chapter \"JSON\" of the book has its shape");
+            Failure::give_up(problem).class(ErrorClass::Invalid)
+        })?;
+        let mut run = act.begin(&self.0, claim).await.map_err(failure)?;
         while began.elapsed() < WORK {
             match run.step().await.map_err(failure)? {
                 AfterStep::Next => {}
