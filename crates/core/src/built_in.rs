@@ -10,7 +10,11 @@ pub const PURGE_DEFINITION: &str = "notify.purge";
 /// The name of the built-in definition that reports the number of dead letters, and of its handler.
 pub const DEAD_LETTERS_DEFINITION: &str = "notify.dead_letters";
 
-/// Returns the built-in definitions; those for housekeeping only if `housekeeping` is set.
+/// The name of the built-in definition whose notices are bulk acts of operators, and of its handler. The first act of a store creates
+/// the row ([`crate::Operator::start_retry_all`]).
+pub const BULK_DEFINITION: &str = "notify.bulk";
+
+/// Returns the built-in definitions that sweepers create; those for housekeeping only if `housekeeping` is set.
 pub fn built_in(housekeeping: bool) -> Vec<NotifyDef> {
     let mut all = vec![alert::built_in()];
     if housekeeping {
@@ -21,7 +25,7 @@ pub fn built_in(housekeeping: bool) -> Vec<NotifyDef> {
 
 /// Returns whether a definition of this name is a built-in one.
 pub fn is_built_in(name: &str) -> bool {
-    [ALERT_DEFINITION, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION].contains(&name)
+    [ALERT_DEFINITION, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION, BULK_DEFINITION].contains(&name)
 }
 
 /// Returns the built-in definition of this name.
@@ -30,6 +34,7 @@ pub(crate) fn row(name: &str) -> Option<NotifyDef> {
         ALERT_DEFINITION => Some(alert::built_in()),
         PURGE_DEFINITION => Some(purge()),
         DEAD_LETTERS_DEFINITION => Some(dead_letters()),
+        BULK_DEFINITION => Some(bulk()),
         _ => None,
     }
 }
@@ -53,13 +58,29 @@ fn dead_letters() -> NotifyDef {
         .keep_history("1d")
 }
 
+fn bulk() -> NotifyDef {
+    NotifyDef::plain(BULK_DEFINITION)
+        .description(
+            "Bulk acts of operators: the parameter of a notice has the filter, the verb and the progress of an act.",
+        )
+        // An act may run for days and meet some faults of its store. A dead letter that is retried continues at its cursor.
+        .retry_interval("[1s,5s,30s,1m]")
+        .max_retry_times(20)
+        // An attempt ends after some seconds, so that an act whose process died is rescued soon.
+        .timeout("1m")
+        .max_concurrency(4)
+        .keep_history("90d")
+        // It may be what its operator must not show to all who see notices.
+        .mask(r#"["$.filter.text"]"#)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_built_in_definition_is_valid_and_known_as_one() {
-        for definition in built_in(true) {
+        for definition in built_in(true).into_iter().chain([bulk()]) {
             assert!(definition.policy().is_ok(), "{definition:?}");
             assert!(is_built_in(&definition.name));
             assert_eq!(

@@ -47,7 +47,7 @@ pub mod typed;
 pub use ack::{AckResult, Reply, ReplyKind};
 pub use add::NewNotice;
 pub use alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
-pub use built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+pub use built_in::{BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 pub use cipher::{CipherError, Ciphertext, ParamCipher};
 pub use class::{ErrorClass, OwnClass, class_of_own_error};
 pub use clock::HandClock;

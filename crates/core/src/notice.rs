@@ -17,7 +17,7 @@ pub use crate::response::{LastResponse, Response};
 /// Live states (`0`, `2`, `4`, `5`) are rows of `notify_msg`; final ones (`1`, `3`, `6`) rows of
 /// `notify_msg_history`. Exhaustive: the numbers are the contract with plain SQL, and a further state would change what every
 /// reader of the tables must handle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

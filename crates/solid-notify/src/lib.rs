@@ -63,7 +63,7 @@ pub mod definition {
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};
     pub use solid_notify_core::typed::{Definition, DefinitionName};
-    pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+    pub use solid_notify_core::{ALERT_DEFINITION, BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 }
 
 /// The databases behind an [`Outbox`]: its builder, and the bounds of code that is generic over the database.
@@ -90,9 +90,9 @@ pub mod error {
 pub mod operate {
     pub use solid_notify_core::notice::{AttemptRecord, LastResponse, OwnLimits};
     pub use solid_notify_core::operate::{
-        AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, ErrorGroup, Explanation, Filter,
-        HandlerChange, InFlight, IntervalChange, MOST_IDS, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview,
-        Rate, SeriesPoint,
+        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkHandle, BulkProgress, ClassCount, Counted, Cursor, DefRef,
+        EditPreview, ErrorGroup, Explanation, Filter, HandlerChange, InFlight, IntervalChange, MOST_IDS, NO_CLASS,
+        NextStep, OpenAlert, Operator, Page, Preview, Rate, SeriesPoint,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

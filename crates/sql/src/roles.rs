@@ -24,7 +24,7 @@ use crate::claim::{self, due, leases};
 use crate::connections::Purpose;
 use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
-use crate::operate::{counts, groups, list, purge, retries, switch, verbs};
+use crate::operate::{acts, counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
 use crate::{ack, alerts, limits, nodes, ordering, record, series, settle};
 
@@ -235,6 +235,17 @@ impl<DB: Dialect> OperateStore for SqlStore<DB> {
     async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         self.call("changing notices for an operator", Purpose::Operate, |on, now| {
             past_collisions(move || verbs::change_step(on, now, step))
+        })
+        .await
+    }
+
+    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+        self.call("adding a bulk act", Purpose::Operate, |on, now| acts::add(on, now, def_id, param)).await
+    }
+
+    async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {
+        self.call("storing the progress of a bulk act", Purpose::Operate, |on, now| {
+            acts::note_progress(on, now, (id, fence), param)
         })
         .await
     }

@@ -36,6 +36,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::operate::counts::CountStatements::of(kind).texts(),
         crate::operate::retries::RetryStatements::of(kind).texts(),
         crate::operate::verbs::VerbStatements::of(kind).texts(),
+        crate::operate::acts::ActStatements::of(kind).texts(),
         crate::operate::purge::PurgeStatements::of(kind).texts(),
         crate::operate::switch::SwitchStatements::of(kind).texts(),
         crate::audit::AuditStatements::of(kind).texts(),

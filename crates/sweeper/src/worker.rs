@@ -9,7 +9,7 @@ use solid_notify_core::{AnyOutbox, Stores, metrics};
 
 use crate::alerts::{Alarms, complete_alerts};
 use crate::background::health::Health;
-use crate::background::housekeeping;
+use crate::background::{bulk, housekeeping};
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
@@ -43,6 +43,7 @@ impl Worker {
     pub(crate) fn new(setup: Setup) -> Arc<Self> {
         let Setup { outbox, mut registered, twice: _, settings } = setup;
         metrics::describe();
+        bulk::register(&mut registered.handlers, &outbox);
         if settings.housekeeping {
             housekeeping::register(&mut registered.handlers, &outbox);
         }

@@ -4,6 +4,7 @@
 mod ack;
 mod alerts;
 mod batches;
+mod bulk_acts;
 mod classes;
 mod clocks;
 mod configs;
@@ -148,6 +149,11 @@ macro_rules! sending_suite {
                 housekeeping_is_done_by_rows_that_operators_edit,
                 keys_of_inboxes_are_purged_by_housekeeping,
                 without_housekeeping_nothing_is_purged;
+            bulk_acts: bulk_act_changes_each_notice_once_beside_two_sweepers,
+                bulk_act_obeys_its_rate_and_continues_after_a_cancel,
+                bulk_act_continues_at_its_cursor_after_a_crash,
+                unreadable_bulk_act_is_a_dead_letter_that_says_so,
+                bulk_verbs_change_no_bulk_acts;
             windows: outside_of_its_window_nothing_is_sent_or_counted_until_it_opens,
                 a_retry_that_is_due_waits_for_the_window_and_keeps_its_time,
                 an_attempt_may_end_after_its_window_has_closed,

@@ -90,7 +90,7 @@ macro_rules! notify_def {
 
         impl NotifyDef {
             /// Returns a definition with the defaults, which are those of the table. A built-in definition (`notify.alert`,
-            /// `notify.purge`, `notify.dead_letters`) begins with the values that sweepers create it with.
+            /// `notify.purge`, `notify.dead_letters`, `notify.bulk`) begins with the values that the library creates it with.
             pub fn new(name: impl Into<String>) -> Self {
                 let name = name.into();
                 built_in::row(&name).unwrap_or_else(|| Self::plain(name))

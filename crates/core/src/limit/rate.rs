@@ -26,6 +26,9 @@ pub struct Rate {
     per: Duration,
 }
 
+/// The text of [`Rate::AT_ONCE`].
+const AT_ONCE: &str = "at once";
+
 impl Rate {
     /// Not spread: all are due at once, and the sweepers' `max_concurrency` is the only limit.
     pub const AT_ONCE: Rate = Rate { count: 1, per: Duration::ZERO };
@@ -45,6 +48,12 @@ impl Rate {
         self.per
     }
 
+    /// Returns how many notices are due within `time` after the first one, which is one of them.
+    pub(crate) fn within(self, time: Duration) -> usize {
+        let all = time.as_millis().saturating_mul(u128::from(self.count)).checked_div(self.per.as_millis());
+        all.map_or(usize::MAX, |all| usize::try_from(all).unwrap_or(usize::MAX).saturating_add(1))
+    }
+
     /// Returns how long after the first notice number `n` is due, counted from 0.
     pub fn offset(&self, n: u64) -> Duration {
         let millis = u128::from(n).saturating_mul(self.per.as_millis()) / u128::from(self.count);
@@ -58,18 +67,29 @@ impl serde::Serialize for Rate {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for Rate {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for Rate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |problem: &str| Error::Invalid { what: "rate", problem: format!("{text:?}: {problem}") };
+        if text.trim() == AT_ONCE {
+            return Ok(Self::AT_ONCE);
+        }
         let (count, per) = match text.split_once('/') {
             Some((count, per)) => (count, duration::read(per.trim()).map_err(|error| wrong(&error.to_string()))?),
             None => (text, Duration::from_secs(1)),
         };
         match count.trim().parse::<u32>() {
             Ok(count) if count > 0 => Ok(Self { count, per }),
-            _ => Err(wrong("expected a number of at least 1, optionally with a period: `100/1m`, `5` (per second)")),
+            _ => Err(wrong(
+                "expected a number of at least 1, optionally with a period: `100/1m`, `5` (per second), or `at once`",
+            )),
         }
     }
 }
@@ -77,7 +97,7 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.per.is_zero() {
-            true => f.write_str("at once"),
+            true => f.write_str(AT_ONCE),
             false => write!(f, "{}/{}", self.count, humantime::format_duration(self.per)),
         }
     }
@@ -95,6 +115,7 @@ mod tests {
         }
         assert_eq!("100/1m".parse::<Rate>().unwrap().to_string(), "100/1m");
         assert_eq!(Rate::per_second(3).to_string(), "3/1s");
+        assert_eq!(Rate::AT_ONCE.to_string().parse::<Rate>().unwrap(), Rate::AT_ONCE);
     }
 
     #[test]
@@ -102,6 +123,8 @@ mod tests {
         let rate: Rate = "3/1s".parse().unwrap();
         let offsets: Vec<u128> = (0..4).map(|n| rate.offset(n).as_millis()).collect();
         assert_eq!(offsets, [0, 333, 666, 1000]);
+        let within = |rate: Rate, seconds| rate.within(Duration::from_secs(seconds));
+        assert_eq!((within(rate, 0), within(rate, 1), within(Rate::AT_ONCE, 0)), (1, 4, usize::MAX));
         assert_eq!("1/10y".parse::<Rate>().map(|rate| rate.offset(u64::MAX)).unwrap(), crate::retry::MAX_DELAY);
     }
 }

@@ -3,11 +3,14 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use super::act::ActVerb;
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, parts_of};
 use super::operator::{Operator, cut};
 use super::part::Part;
-use crate::error::Result;
+use crate::built_in::BULK_DEFINITION;
+use crate::definition::NotifyDef;
+use crate::error::{Error, Result};
 use crate::limit::Rate;
 use crate::notice::Status;
 use crate::store::{BulkStep, BulkStepDone, BulkVerb, Listed, Target};
@@ -44,7 +47,7 @@ pub struct Bulk {
 }
 
 /// The number of notices per transaction: few, so that other transactions wait only briefly for its locks.
-const STEP: usize = 500;
+pub(super) const STEP: usize = 500;
 /// How many ids a preview shows.
 const FIRST: usize = 5;
 
@@ -55,7 +58,7 @@ impl Operator {
     /// As [`Self::list`].
     pub async fn preview(&self, filter: &Filter) -> Result<Preview> {
         filter.check(&filter.statuses, "")?;
-        let definitions = definitions_of(&self.outbox, filter).await?;
+        let definitions = self.changeable(filter).await?;
         let by_class = counts(&*self.stores().browse, &definitions, filter).await?;
         let mut total = Counted::default();
         by_class.iter().for_each(|class| total.add(class.count));
@@ -97,10 +100,7 @@ impl Operator {
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses other than dead letter and cancelled. After an error of the
     /// store some steps may be done.
     pub async fn retry_all(&self, filter: &Filter, rate: Rate) -> Result<Bulk> {
-        filter.check(
-            &[Status::DeadLetter, Status::Cancelled],
-            "only dead letters and cancelled notices are retried in bulk",
-        )?;
+        ActVerb::Retry.check(filter)?;
         let started = self.outbox.engine().stores().send.now().await?;
         let mut filter = filter.clone();
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
@@ -133,10 +133,7 @@ impl Operator {
     /// # Errors
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of live notices. After an error of the store some steps may be done.
     pub async fn purge_all(&self, filter: &Filter, reason: &str) -> Result<Bulk> {
-        filter.check(
-            &[Status::Succeeded, Status::DeadLetter, Status::Cancelled],
-            "only ended notices are purged (`Filter::ended()`); `cancel_all` ends notices that wait",
-        )?;
+        ActVerb::Purge.check(filter)?;
         let started = self.outbox.engine().stores().send.now().await?;
         let mut filter = filter.clone();
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
@@ -157,10 +154,7 @@ impl Operator {
     /// # Errors
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of ended notices and for being sent.
     pub async fn cancel_all(&self, filter: &Filter, reason: &str) -> Result<Bulk> {
-        filter.check(
-            &[Status::NotSent, Status::Failed, Status::AwaitingAck],
-            "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
-        )?;
+        ActVerb::Cancel.check(filter)?;
         let started = self.outbox.engine().stores().send.now().await?;
         let mut done = Bulk::default();
         let verb = BulkVerb::Cancel { reason: cut(reason) };
@@ -173,8 +167,22 @@ impl Operator {
         Ok(done)
     }
 
-    async fn parts(&self, filter: &Filter) -> Result<Vec<Part>> {
-        Ok(parts_of(&definitions_of(&self.outbox, filter).await?, filter, false))
+    pub(super) async fn parts(&self, filter: &Filter) -> Result<Vec<Part>> {
+        Ok(parts_of(&self.changeable(filter).await?, filter, false))
+    }
+
+    /// Returns the definitions that a filter selects whose notices bulk verbs change: not that of bulk acts, by id.
+    async fn changeable(&self, filter: &Filter) -> Result<Vec<NotifyDef>> {
+        if filter.definition.as_deref() == Some(BULK_DEFINITION) {
+            let problem =
+                "bulk verbs do not change bulk acts; `cancel(id, reason)` stops one, `retry(id)` continues it"
+                    .to_owned();
+            return Err(Error::Invalid { what: "filter", problem });
+        }
+        let mut definitions = definitions_of(&self.outbox, filter).await?;
+        definitions.retain(|definition| definition.handler_name() != BULK_DEFINITION);
+        definitions.sort_by_key(|definition| definition.id);
+        Ok(definitions)
     }
 
     /// Goes through a queue slice once, from its oldest to its newest notice. The position only increases, so the loop ends
@@ -189,37 +197,51 @@ impl Operator {
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
         while !part.is_ended() {
-            let seen = part.next(&*self.stores().browse, STEP).await?;
-            // Notices that are not changed keep their place in the spread, so that no two steps overlap.
-            let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
-            let mut notices = Vec::with_capacity(seen.len());
-            for notice in &seen {
-                if let Some(due) = due(place, notice) {
-                    notices.push(Target { id: notice.id, fence: notice.fence, due });
-                    place += 1;
-                }
+            self.step(&mut part, STEP, verb, filter, done, &due).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes the verb for the next notices of a queue slice, at most `limit`, in one transaction.
+    pub(super) async fn step(
+        &self,
+        part: &mut Part,
+        limit: usize,
+        verb: &BulkVerb,
+        filter: &str,
+        done: &mut Bulk,
+        due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
+    ) -> Result<()> {
+        let seen = part.page(&*self.stores().browse, limit).await?;
+        // Notices that are not changed keep their place in the spread, so that no two steps overlap.
+        let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
+        let mut notices = Vec::with_capacity(seen.len());
+        for notice in &seen {
+            if let Some(due) = due(place, notice) {
+                notices.push(Target { id: notice.id, fence: notice.fence, due });
+                place += 1;
             }
-            if !notices.is_empty() {
-                let asked = notices.len() as u64;
-                let step = BulkStep {
-                    def_id: part.slice.def_id,
-                    status: part.slice.status,
-                    notices,
-                    verb: verb.clone(),
-                    who: self.who.clone(),
-                    filter: filter.to_owned(),
-                };
-                let step_done = self.stores().operate.change_step(&step).await?;
-                log_purged(&part, &step_done);
-                let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
-                done.changed += changed;
-                done.dedupe_key_taken += taken;
-                done.passed_over += asked.saturating_sub(changed + taken);
-                let moved = step.notices.iter().filter(|target| step_done.changed.contains(&target.id));
-                done.last_due = done.last_due.max(moved.map(|target| target.due).max());
-                if changed > 0 && !matches!(verb, BulkVerb::Purge { .. }) {
-                    self.outbox.wake();
-                }
+        }
+        if !notices.is_empty() {
+            let asked = notices.len() as u64;
+            let step = BulkStep {
+                def_id: part.slice.def_id,
+                status: part.slice.status,
+                notices,
+                verb: verb.clone(),
+                who: self.who.clone(),
+                filter: filter.to_owned(),
+            };
+            let step_done = self.stores().operate.change_step(&step).await?;
+            log_purged(part, &step_done);
+            let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
+            done.changed += changed;
+            done.dedupe_key_taken += taken;
+            done.passed_over += asked.saturating_sub(changed + taken);
+            let moved = step.notices.iter().filter(|target| step_done.changed.contains(&target.id));
+            done.last_due = done.last_due.max(moved.map(|target| target.due).max());
+            if changed > 0 && !matches!(verb, BulkVerb::Purge { .. }) {
+                self.outbox.wake();
             }
         }
         Ok(())

@@ -2,6 +2,8 @@
 //!
 //! [`crate::store::BrowseStore`] and [`crate::store::OperateStore`] are what it needs of a store.
 
+mod act;
+mod act_handle;
 mod alerts;
 mod apply;
 mod audit;
@@ -12,6 +14,7 @@ mod edit_preview;
 mod explain;
 mod explain_context;
 mod filter;
+mod filter_json;
 mod groups;
 mod listing;
 mod operator;
@@ -21,6 +24,8 @@ mod retime;
 mod series;
 
 pub use crate::limit::Rate;
+pub use act::{ActClaim, ActRun, ActVerb, AfterStep, BulkAct, Cursor};
+pub use act_handle::{BulkHandle, BulkProgress};
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};

@@ -61,15 +61,22 @@ impl Part {
     pub(super) async fn next(&mut self, store: &dyn BrowseStore, limit: usize) -> Result<Vec<Listed>> {
         let mut shown = Vec::new();
         while !self.ended && shown.is_empty() {
-            let page = store.list(&self.slice, limit).await?;
-            self.ended = page.len() < limit;
-            if let Some(last) = page.last() {
-                self.slice.after = Some(last.position.clone());
-            }
-            for notice in page {
-                if self.shows(store, notice.id).await? {
-                    shown.push(notice);
-                }
+            shown = self.page(store, limit).await?;
+        }
+        Ok(shown)
+    }
+
+    /// Reads the next `limit` notices, and returns those that people may find, perhaps none.
+    pub(super) async fn page(&mut self, store: &dyn BrowseStore, limit: usize) -> Result<Vec<Listed>> {
+        let page = store.list(&self.slice, limit).await?;
+        self.ended = page.len() < limit;
+        if let Some(last) = page.last() {
+            self.slice.after = Some(last.position.clone());
+        }
+        let mut shown = Vec::new();
+        for notice in page {
+            if self.shows(store, notice.id).await? {
+                shown.push(notice);
             }
         }
         Ok(shown)

@@ -27,6 +27,12 @@ pub trait OperateStore: Send + Sync + 'static {
     /// changed since they were read, or are locked, are skipped.
     async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError>;
 
+    /// Adds a notice of a definition in a transaction of its own, due at once. Returns its id.
+    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError>;
+
+    /// Replaces the parameter of a notice that is being sent under this fence. Returns false, and changes nothing, if it is no longer.
+    async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError>;
+
     /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
     /// set so.
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError>;

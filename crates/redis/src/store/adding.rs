@@ -7,7 +7,7 @@ use solid_notify_core::{NewNotice, StoreError};
 
 use super::given::{self, DueTime, Text};
 use super::row::is_true;
-use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member};
+use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member, notice_id};
 
 /// The ids of definitions, and the numbers of new notices.
 pub(crate) struct Numbered {
@@ -90,6 +90,17 @@ impl RedisStore {
             }
         }
         Ok(stored)
+    }
+
+    /// Adds the notice of a bulk act, due at once; returns its id.
+    pub(super) async fn add_act(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+        let number = self.common(&given::Common::Numbers { wanted: 1 }, "taking a number for a notice").await?;
+        let id = notice_id(number, def_id);
+        let call = format!("{:x}", fastrand::u64(..));
+        let notice = given::New { member: member(id), param, ..given::New::default() };
+        let insert = given::Insert { call: &call, notices: vec![notice] };
+        let _: Vec<String> = self.run(&INSERT, def_id, &insert, "adding a bulk act").await?;
+        Ok(id)
     }
 
     /// Returns the notice that has this dedupe key.

@@ -19,7 +19,7 @@ use solid_notify_core::store::{
 use super::given::{self, Millis, Text};
 use super::list::bounds;
 use super::row::{Words, number, score, word};
-use super::{AT_ONCE, LOOK, RedisStore, codec, member};
+use super::{AT_ONCE, CHANGE, LOOK, RedisStore, codec, def_of, member};
 
 #[async_trait]
 impl BrowseStore for RedisStore {
@@ -173,6 +173,16 @@ impl OperateStore for RedisStore {
 
     async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         self.change_some(step).await
+    }
+
+    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+        self.add_act(def_id, param).await
+    }
+
+    async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {
+        let noted = given::Change::Progress { member: member(id), fence: Text(fence), text: param };
+        let noted: i64 = self.run(&CHANGE, def_of(id), &noted, "storing the progress of a bulk act").await?;
+        Ok(noted == 1)
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {

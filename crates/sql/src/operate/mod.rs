@@ -1,5 +1,6 @@
 //! Operator calls in the database: lists, counts, and the verbs, each in one transaction with its audit entry.
 
+pub(crate) mod acts;
 pub(crate) mod counts;
 pub(crate) mod groups;
 pub(crate) mod list;

@@ -1,8 +1,9 @@
 //! What a sweeper does beside sending: it extends its leases ([`lease`]), reports that it lives ([`maintenance`]) and which
 //! conditions it finds ([`conditions`]), inserts the notices of timetables ([`timetable`]), keeps versions of
-//! definitions ([`versions`]), counts notices ([`counts`]), stores the series ([`series`]) and purges tables ([`housekeeping`]). [`health`] says whether the
+//! definitions ([`versions`]), counts notices ([`counts`]), stores the series ([`series`]), purges tables ([`housekeeping`]) and executes bulk acts ([`bulk`]). [`health`] says whether the
 //! database answers.
 
+pub(crate) mod bulk;
 pub(crate) mod conditions;
 pub(crate) mod counts;
 pub(crate) mod health;

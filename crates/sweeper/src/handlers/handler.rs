@@ -118,6 +118,8 @@ pub(crate) enum AfterFailure {
     RetryIn(Duration),
     GiveUp,
     Skip,
+    /// Not a failure: its attempt continues after this time, without counting a try.
+    HandBack(Duration),
 }
 
 impl Failure {
@@ -139,6 +141,11 @@ impl Failure {
     /// Makes the notice a dead letter at once, because no attempt can succeed.
     pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
         Self::new(AfterFailure::GiveUp, error)
+    }
+
+    /// Continues the notice after `delay` by another attempt. It counts no try and is no failure. For handlers of the library.
+    pub(crate) fn hand_back(delay: Duration) -> Self {
+        Self::new(AfterFailure::HandBack(delay), "handed back")
     }
 
     /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.

@@ -21,7 +21,7 @@ use super::targets::pass_on;
 use super::{span, undecrypted};
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
-use crate::handlers::handler::{AfterFailure, Facts};
+use crate::handlers::handler::{AfterFailure, Facts, Failure};
 use crate::settling::Outcome;
 use crate::slots::Slot;
 use crate::supervise::{panic_text, report};
@@ -160,6 +160,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
             Called::well(Event::Skipped(masked(ready, facts, skip.error().to_string())))
         }
+        Ok(Ok(Err(Failure { next: AfterFailure::HandBack(delay), .. }))) => Called::well(Event::HandedBack(delay)),
         Ok(Ok(Err(failure))) => {
             let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.known.registered.classifier.class_of(&**failure.error());
@@ -167,7 +168,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
-                AfterFailure::Retry | AfterFailure::Skip => Event::Failed(class),
+                AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) => Event::Failed(class),
             };
             Called { event, trouble: Some((class, message)), error_type: failure.error_type }
         }

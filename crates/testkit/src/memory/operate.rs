@@ -198,6 +198,21 @@ impl OperateStore for MemoryStore {
         Ok(done)
     }
 
+    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+        let now = self.time();
+        let mut state = self.state();
+        let id = state.next_id();
+        state.live.insert(id, Live::of(id, def_id, param.to_owned(), now, now));
+        Ok(id)
+    }
+
+    async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let sent = |live: &&mut Live| live.notice.fence == fence && live.notice.status == Status::Sending;
+        let notice = state.live.get_mut(&id).filter(sent);
+        Ok(notice.map(|live| param.clone_into(&mut live.notice.param)).is_some())
+    }
+
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
         let now = self.time();
         Ok(self.state().switch(switch, who, now))

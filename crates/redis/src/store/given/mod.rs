@@ -111,6 +111,11 @@ pub(super) enum Change<'a> {
         #[serde(flatten)]
         seen: Option<SeenStep>,
     },
+    Progress {
+        member: String,
+        fence: Text<i64>,
+        text: &'a str,
+    },
     Extend {
         leases: Vec<Lease>,
     },

@@ -10,7 +10,7 @@ pub(in crate::store) struct Insert<'a> {
     pub(in crate::store) notices: Vec<New<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(in crate::store) struct New<'a> {
     pub(in crate::store) member: String,
     #[serde(flatten)]
@@ -82,6 +82,12 @@ impl ForTarget {
 pub(in crate::store) enum DueTime {
     Delay(i64),
     At(i64),
+}
+
+impl Default for DueTime {
+    fn default() -> Self {
+        Self::Delay(0)
+    }
 }
 
 /// A notice without optional texts.

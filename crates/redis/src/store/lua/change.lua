@@ -105,6 +105,13 @@ elseif what == 'step' then
   end
   if #changed > 0 then write_audit(key('audit'), audit) end
   return { 'done', changed, taken, purged }
+elseif what == 'progress' then
+  -- The `member`, its `fence`, and the new `text` of its parameter. Returns 1 if it is being sent under that fence.
+  local status, fence = fields(given.member, 'status', 'fence')
+  -- sending
+  if status ~= '5' or fence ~= given.fence then return 0 end
+  redis.call('HSET', notice_key(given.member), 'param', given.text)
+  return 1
 elseif what == 'extend' then
   -- `leases`: each has `member`, `fence` and `lease` in milliseconds. Returns the members whose lease was extended.
   local extended = {}

@@ -1,0 +1,258 @@
+//! [`BulkAct`]: a bulk verb as the parameter of a notice of [`crate::BULK_DEFINITION`], with its progress, and its next steps.
+//!
+//! A step is that of the bulk verbs that run in the caller's process. The handler is in the sweeper.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::bulk::{Bulk, STEP};
+use super::filter::Filter;
+use super::operator::Operator;
+use super::part::Part;
+use crate::error::{Error, FaultKind, Result, StoreError};
+use crate::limit::Rate;
+use crate::notice::Status;
+use crate::outbox::AnyOutbox;
+use crate::store::{BulkVerb, Listed, Position};
+
+/// What a bulk act does with each notice of its filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ActVerb {
+    /// As [`Operator::retry_all`].
+    Retry,
+    /// As [`Operator::cancel_all`].
+    Cancel,
+    /// As [`Operator::purge_all`].
+    Purge,
+}
+
+impl ActVerb {
+    /// Rejects a filter that no index serves, or with statuses that the verb does not change.
+    pub(super) fn check(self, filter: &Filter) -> Result<()> {
+        use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Succeeded};
+        match self {
+            Self::Retry => {
+                filter.check(&[DeadLetter, Cancelled], "only dead letters and cancelled notices are retried in bulk")
+            }
+            Self::Cancel => filter.check(
+                &[NotSent, Failed, AwaitingAck],
+                "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
+            ),
+            Self::Purge => filter.check(
+                &[Succeeded, DeadLetter, Cancelled],
+                "only ended notices are purged (`Filter::ended()`); `cancel_all` ends notices that wait",
+            ),
+        }
+    }
+}
+
+/// A bulk act: what an operator asked for, and how far it is. It is the parameter of its notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BulkAct {
+    /// What it does.
+    pub verb: ActVerb,
+    /// Why, of a cancel or a purge.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The notices. Those that were added (a cancel) or had ended (the others) when the notice of the act was added.
+    pub filter: Filter,
+    /// How many notices it changes per period. It works at most [`Self::AHEAD`] ahead.
+    pub rate: Rate,
+    /// The operator, for the audit.
+    pub who: String,
+    /// How many notices were changed. A process that dies between a step and its stored progress leaves this step uncounted; the audit
+    /// has it.
+    #[serde(default)]
+    pub changed: u64,
+    /// How many were not changed, because a live notice has their dedupe key.
+    #[serde(default)]
+    pub dedupe_key_taken: u64,
+    /// How many had changed since they were read, or were locked.
+    #[serde(default)]
+    pub passed_over: u64,
+    /// How many steps were executed.
+    #[serde(default)]
+    pub steps: u64,
+    /// When the next notice may be changed or is due, by the rate.
+    #[serde(default)]
+    pub paced_until: Option<DateTime<Utc>>,
+    /// Where the next step begins; `None`: at the beginning.
+    #[serde(default)]
+    pub cursor: Option<Cursor>,
+}
+
+/// How far a bulk act is: it goes through definitions by id, and through the statuses of each in the order of its filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Cursor {
+    /// The definition.
+    pub def_id: i64,
+    /// The status.
+    pub status: Status,
+    /// The last notice that it has seen.
+    pub after: Option<Position>,
+}
+
+/// The claim under which an attempt executes a bulk act.
+#[derive(Debug, Clone, Copy)]
+pub struct ActClaim {
+    /// The id of its notice.
+    pub id: i64,
+    /// The fence of the claim.
+    pub fence: i64,
+    /// When its notice was added.
+    pub created: DateTime<Utc>,
+}
+
+/// What follows a step of a bulk act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterStep {
+    /// The next step.
+    Next,
+    /// A wait, because of the rate.
+    Wait(Duration),
+    /// Nothing: all notices were seen.
+    Ended,
+    /// Nothing under this claim: the act was cancelled, or its lease was lost.
+    Lost,
+}
+
+impl BulkAct {
+    /// How far an act works ahead of its rate. A retry makes notices due within this time; a cancel and a purge change them earlier by it.
+    pub const AHEAD: Duration = Duration::from_secs(10);
+
+    pub(super) fn new(verb: ActVerb, reason: Option<String>, filter: Filter, rate: Rate, who: String) -> Self {
+        let (changed, dedupe_key_taken, passed_over, steps, paced_until, cursor) = (0, 0, 0, 0, None, None);
+        Self { verb, reason, filter, rate, who, changed, dedupe_key_taken, passed_over, steps, paced_until, cursor }
+    }
+
+    /// Prepares the steps of an attempt. For the sweeper.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] and [`Error::UnknownDefinition`] for a filter that cannot be executed; those of the store.
+    #[doc(hidden)]
+    pub async fn begin(self, outbox: &AnyOutbox, claim: ActClaim) -> Result<ActRun> {
+        self.verb.check(&self.filter)?;
+        let mut filter = self.filter.clone();
+        if self.verb != ActVerb::Cancel {
+            filter.until = Some(filter.until.map_or(claim.created, |until| until.min(claim.created)));
+        }
+        let operator = outbox.operator(&self.who);
+        let mut parts: VecDeque<Part> = operator.parts(&filter).await?.into();
+        if let Some(cursor) = &self.cursor {
+            let place = |def_id: i64, status: Status| {
+                (def_id, self.filter.statuses.iter().position(|one| *one == status).unwrap_or_default())
+            };
+            let reached = place(cursor.def_id, cursor.status);
+            parts.retain(|part| place(part.slice.def_id, part.slice.status) >= reached);
+            if let Some(first) = parts.front_mut()
+                && place(first.slice.def_id, first.slice.status) == reached
+            {
+                first.slice.after.clone_from(&cursor.after);
+            }
+        }
+        let detail = match self.verb {
+            ActVerb::Retry => format!("bulk act {}: {filter}, at a rate of {}", claim.id, self.rate),
+            _ => format!("bulk act {}: {filter}", claim.id),
+        };
+        let reason = self.reason.clone().unwrap_or_default();
+        let verb = match self.verb {
+            ActVerb::Retry => BulkVerb::Retry,
+            ActVerb::Cancel => BulkVerb::Cancel { reason },
+            ActVerb::Purge => BulkVerb::Purge { reason },
+        };
+        Ok(ActRun { act: self, claim, operator, parts, verb, detail })
+    }
+}
+
+/// An attempt of a bulk act.
+pub struct ActRun {
+    act: BulkAct,
+    claim: ActClaim,
+    operator: Operator,
+    /// The queue slices that are left.
+    parts: VecDeque<Part>,
+    verb: BulkVerb,
+    detail: String,
+}
+
+impl std::fmt::Debug for ActRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActRun").field("claim", &self.claim).finish_non_exhaustive()
+    }
+}
+
+impl ActRun {
+    /// Executes the next step, and stores the progress.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn step(&mut self) -> Result<AfterStep> {
+        let Some(part) = self.parts.front_mut() else { return Ok(AfterStep::Ended) };
+        let act = &mut self.act;
+        let now = self.operator.stores().send.now().await?;
+        let first = act.paced_until.map_or(now, |at| at.max(now));
+        let wait = (first - now).to_std().unwrap_or_default();
+        // It waits for half of the time that it may work ahead, so that it neither lags nor takes a step for each notice.
+        let Some(lead) = BulkAct::AHEAD.checked_sub(wait) else {
+            return Ok(AfterStep::Wait(wait.saturating_sub(BulkAct::AHEAD / 2)));
+        };
+        let (rate, created) = (act.rate, self.claim.created);
+        let due = |n: u64, notice: &Listed| (notice.create_time <= created).then(|| first + rate.offset(n));
+        let mut done = Bulk::default();
+        self.operator.step(part, rate.within(lead).min(STEP), &self.verb, &self.detail, &mut done, due).await?;
+        act.changed += done.changed;
+        act.dedupe_key_taken += done.dedupe_key_taken;
+        act.passed_over += done.passed_over;
+        act.steps += 1;
+        let selected = done.changed + done.dedupe_key_taken + done.passed_over;
+        if rate != Rate::AT_ONCE && selected > 0 {
+            act.paced_until = Some(first + rate.offset(selected));
+        }
+        let slice = &part.slice;
+        act.cursor = Some(Cursor { def_id: slice.def_id, status: slice.status, after: slice.after.clone() });
+        if part.is_ended() {
+            self.parts.pop_front();
+        }
+        let param = written(&self.act)?;
+        let ActClaim { id, fence, .. } = self.claim;
+        Ok(match self.operator.stores().operate.note_progress(id, fence, &param).await? {
+            false => AfterStep::Lost,
+            true if self.parts.is_empty() => AfterStep::Ended,
+            true => AfterStep::Next,
+        })
+    }
+}
+
+/// Returns an act as the parameter of its notice.
+pub(super) fn written(act: &BulkAct) -> Result<String> {
+    let failed = |error| Error::from(StoreError::new("writing a bulk act", FaultKind::Permanent, error));
+    serde_json::to_string(act).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_act_survives_being_written_down_and_may_be_short() {
+        let filter =
+            Filter::dead_letters().definition("sync").class("busy").ids([7]).text("a").from(DateTime::UNIX_EPOCH);
+        let rate: Rate = "100/1m".parse().unwrap();
+        let mut act = BulkAct::new(ActVerb::Retry, None, filter, rate, "alice".to_owned());
+        let after = Some(Position::new("2026-11-21 10:42:07.123456", 7));
+        act.cursor = Some(Cursor { def_id: 1, status: Status::DeadLetter, after });
+        assert_eq!(serde_json::from_str::<BulkAct>(&written(&act).unwrap()).unwrap(), act);
+        let short = r#"{"verb":"purge","filter":{"statuses":["dead_letter"]},"rate":"at once","who":"a"}"#;
+        assert_eq!(serde_json::from_str::<BulkAct>(short).unwrap().rate, Rate::AT_ONCE);
+        let wrong = short.replace("at once", "often");
+        assert!(serde_json::from_str::<BulkAct>(&wrong).unwrap_err().to_string().contains("expected a number"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Bulk acts: each notice is changed once, at its rate, and an act continues where it was after a crash and after a cancel.
+
+use std::time::Duration;
+
+use solid_notify::operate::{AuditFilter, Rate};
+use solid_notify::{Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, VerbResult};
+use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, eventually, reaches, record};
+
+const BULK: &str = "notify.bulk";
+
+fn alice(b: &dyn Backend) -> Operator {
+    b.outbox().operator("alice")
+}
+
+/// Adds notices of the definition `sync`, which no sweeper sends, and cancels them.
+async fn cancelled(b: &dyn Backend, count: usize) -> Vec<i64> {
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let id = b.add_new(NewNotice::new("sync", 1).unwrap()).await.id();
+        alice(b).cancel(id, "not now").await.unwrap();
+        ids.push(id);
+    }
+    ids
+}
+
+async fn act_of(handle: &BulkHandle) -> BulkAct {
+    handle.progress().await.unwrap().unwrap().act.unwrap()
+}
+
+/// Returns the ids that the steps of an act changed, by the audit.
+async fn audited(b: &dyn Backend, act: i64, verb: &str) -> Vec<i64> {
+    let entries = alice(b).audit(&AuditFilter::all().act(verb).who("alice"), None, 100).await.unwrap().entries;
+    let begin = format!("bulk act {act}: ");
+    let own = entries.into_iter().filter(|entry| entry.detail.as_ref().is_some_and(|text| text.starts_with(&begin)));
+    let mut ids: Vec<i64> = own.flat_map(|entry| entry.notice_ids).collect();
+    ids.sort_unstable();
+    ids
+}
+
+pub async fn bulk_act_changes_each_notice_once_beside_two_sweepers(b: &dyn Backend) {
+    let ids = cancelled(b, 12).await;
+    let calls = Calls::default();
+    let mut sweepers = Vec::new();
+    for _ in 0..2 {
+        let noted = calls.clone();
+        let handler = move |notice: Notice<i64>| {
+            noted.note(notice.id());
+            async { Ok(()) }
+        };
+        sweepers.push(b.outbox().sweeper().handler("sync", handler).start().await.unwrap());
+    }
+    let filter = Filter::cancelled().definition("sync").ids(ids.iter().copied().chain(1_000_000..1_000_500));
+    let started = alice(b).start_retry_all(&filter, Rate::AT_ONCE).await.unwrap();
+    let ended = started.wait().await.unwrap().unwrap();
+    assert_eq!((ended.status, ended.act.unwrap().changed), (Status::Succeeded, 12));
+    for id in &ids {
+        reaches(b, *id, Status::Succeeded).await;
+    }
+    let mut sent = calls.all();
+    sent.sort_unstable();
+    assert_eq!(sent, ids);
+    assert_eq!(audited(b, started.id(), "retry").await, ids);
+    assert_eq!(alice(b).bulks().await.unwrap()[0].id, started.id());
+    for sweeper in sweepers {
+        sweeper.shutdown().await;
+    }
+}
+
+pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backend) {
+    let ids = cancelled(b, 5).await;
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
+    let filter = Filter::cancelled().definition("sync");
+    let started = alice(b).start_retry_all(&filter, "1/10s".parse().unwrap()).await.unwrap();
+    let changes = async |count: u64| {
+        eventually(&format!("{count} are changed"), async || act_of(&started).await.changed == count).await;
+        eventually("it waits", async || record(b, started.id()).await.status == Status::NotSent).await;
+        sweeper.idle().await;
+        assert_eq!(act_of(&started).await.changed, count);
+    };
+    changes(2).await;
+    let due = async |at: usize| record(b, ids[at]).await.next_call_time.unwrap();
+    assert_eq!(due(1).await - due(0).await, chrono::TimeDelta::seconds(10));
+    b.clock().advance(Duration::from_secs(15));
+    changes(3).await;
+    assert_eq!(alice(b).cancel(started.id(), "stop").await.unwrap(), VerbResult::Applied);
+    b.clock().advance(Duration::from_secs(600));
+    sweeper.idle().await;
+    let stopped = started.progress().await.unwrap().unwrap();
+    assert_eq!((stopped.status, stopped.act.unwrap().changed), (Status::Cancelled, 3));
+    assert_eq!(stopped.end_reason.as_deref(), Some("stop"));
+    assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
+    // Its pause is not made up for; then its last two are seen.
+    eventually("the others are changed", async || act_of(&started).await.changed == 5).await;
+    b.clock().advance(Duration::from_secs(60));
+    reaches(b, started.id(), Status::Succeeded).await;
+    assert_eq!(audited(b, started.id(), "retry").await, ids);
+    sweeper.shutdown().await;
+}
+
+pub async fn bulk_act_continues_at_its_cursor_after_a_crash(b: &dyn Backend) {
+    let ids = cancelled(b, 5).await;
+    let filter = Filter::cancelled().definition("sync");
+    let started = alice(b).start_purge_all(&filter, "old", "1/10s".parse().unwrap()).await.unwrap();
+    let notice = record(b, started.id()).await;
+    let claim = Claim {
+        def_id: notice.def_id,
+        what: ClaimWhat::Slice(Status::NotSent),
+        limit: 1,
+        lease: Duration::from_secs(90),
+        worker: "dead-worker".to_owned(),
+        quota: None,
+    };
+    let claimed = b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
+    let own = ActClaim { id: claimed.id, fence: claimed.fence, created: claimed.create_time };
+    let act = act_of(&started).await;
+    let mut run = act.clone().begin(b.outbox(), own).await.unwrap();
+    assert_eq!(run.step().await.unwrap(), AfterStep::Next);
+    assert_eq!((act_of(&started).await.changed, b.outbox().find(ids[1]).await.unwrap()), (2, None));
+    // The claim is no longer the last one: the progress of a late step is not stored.
+    let stale = ActClaim { fence: own.fence - 1, ..own };
+    assert_eq!(act.begin(b.outbox(), stale).await.unwrap().step().await.unwrap(), AfterStep::Lost);
+    assert_eq!(act_of(&started).await.changed, 2);
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
+    for _ in 0..12 {
+        sweeper.idle().await;
+        b.clock().advance(Duration::from_secs(20));
+    }
+    let done = reaches(b, started.id(), Status::Succeeded).await;
+    assert_eq!((done.crashes, act_of(&started).await.changed), (1, 3), "two were changed by the late step");
+    assert_eq!(audited(b, started.id(), "purge").await, ids);
+    sweeper.shutdown().await;
+}
+
+pub async fn unreadable_bulk_act_is_a_dead_letter_that_says_so(b: &dyn Backend) {
+    let ids = cancelled(b, 1).await;
+    let filter = Filter::cancelled().definition("sync");
+    let started = alice(b).start_retry_all(&filter, Rate::AT_ONCE).await.unwrap();
+    let mut param: serde_json::Value = serde_json::from_str(&record(b, started.id()).await.param).unwrap();
+    param["rate"] = "often".into();
+    assert_eq!(alice(b).edit(started.id(), &param).await.unwrap(), VerbResult::Applied);
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
+    let dead = reaches(b, started.id(), Status::DeadLetter).await;
+    assert_eq!(dead.last_class.as_deref(), Some("invalid"));
+    let message = &dead.errors.last().unwrap().message;
+    assert!(message.contains("often") && message.contains("100/1m"), "{message}");
+    assert_eq!(record(b, ids[0]).await.status, Status::Cancelled);
+    sweeper.shutdown().await;
+}
+
+pub async fn bulk_verbs_change_no_bulk_acts(b: &dyn Backend) {
+    let ids = cancelled(b, 1).await;
+    let started = alice(b).start_retry_all(&Filter::cancelled(), Rate::AT_ONCE).await.unwrap();
+    alice(b).cancel(started.id(), "stop").await.unwrap();
+    let done = alice(b).retry_all(&Filter::cancelled(), Rate::AT_ONCE).await.unwrap();
+    assert_eq!((done.changed, record(b, ids[0]).await.status), (1, Status::NotSent));
+    assert_eq!(record(b, started.id()).await.status, Status::Cancelled);
+    let named = Filter::cancelled().definition(BULK);
+    let refused = alice(b).start_purge_all(&named, "x", Rate::AT_ONCE).await.unwrap_err().to_string();
+    assert!(refused.contains("bulk verbs do not change bulk acts"), "{refused}");
+    assert!(alice(b).start_retry_all(&Filter::live(), Rate::AT_ONCE).await.is_err());
+}
