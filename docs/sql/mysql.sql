@@ -2046,840 +2046,604 @@ UNION ALL
 );
 
 -- list_narrow_ended_newest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
-  WHERE
-    m.def_id = $2
-    AND $7 = 2
-    AND m.status + 0 = $3
-    AND m.dead_class = $12
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (PRIMARY)
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN ($8)
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
-  WHERE
-    m.def_id = $2
-    AND $7 = 6
-    AND m.status = $3
-    AND m.dedupe_key = $11
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
 
 -- list_narrow_ended_oldest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
-  WHERE
-    m.def_id = $2
-    AND $7 = 2
-    AND m.status + 0 = $3
-    AND m.dead_class = $12
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (PRIMARY)
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN ($8)
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-    CAST(m.finish_time AS char(26)),
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
-  WHERE
-    m.def_id = $2
-    AND $7 = 6
-    AND m.status = $3
-    AND m.dedupe_key = $11
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR locate(
-        CAST($13 AS binary),
-        CAST(
-          CASE
-            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
-          END AS binary
-        )
-      ) > 0
-      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
-    )
-    AND m.finish_time >= CAST($4 AS datetime(6))
-    AND m.finish_time <= CAST($5 AS datetime(6))
-    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
 
 -- list_narrow_live_newest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (PRIMARY)
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN ($8)
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_tag)
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status + 0 = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_order)
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status + 0 = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_narrow_live_oldest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (PRIMARY)
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN ($8)
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_tag)
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status + 0 = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-    CAST(m.next_call_time AS char(26)),
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
-  FROM notify_msg m FORCE INDEX (notify_msg_order)
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status + 0 = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= CAST($4 AS datetime(6))
-    AND m.next_call_time <= CAST($5 AS datetime(6))
-    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
 
 -- count_narrow_ended
 SELECT count(*)
@@ -3453,6 +3217,20 @@ WHERE true;
 UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
+
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+);
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
 
 -- purgeable
 SELECT m.id, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000

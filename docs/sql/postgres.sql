@@ -2875,1176 +2875,700 @@ ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
 
 -- list_narrow_ended_newest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 2
-      AND m.status + 0 = $3
-      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id + 0 = $2
-      AND $7 = 3
-      AND m.status + 0 = $3
-      AND m.id = ANY ($8::text::bigint[])
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 4
-      AND m.status = $3
-      AND m.tag = $9
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 5
-      AND m.status = $3
-      AND m.ordering_key = $10
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 6
-      AND m.status = $3
-      AND m.dedupe_key = $11
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.finish_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 2
+        AND m.status + 0 = $3
+        AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 6
+        AND m.status = $3
+        AND m.dedupe_key = $11
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.finish_time DESC, m.id DESC;
 
 -- list_narrow_ended_oldest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 2
-      AND m.status + 0 = $3
-      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id + 0 = $2
-      AND $7 = 3
-      AND m.status + 0 = $3
-      AND m.id = ANY ($8::text::bigint[])
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 4
-      AND m.status = $3
-      AND m.tag = $9
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 5
-      AND m.status = $3
-      AND m.ordering_key = $10
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.finish_time::text
-    END,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND $7 = 6
-      AND m.status = $3
-      AND m.dedupe_key = $11
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
-      AND (
-        $13 IS NULL
-        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
-        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
-      )
-      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.finish_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 2
+        AND m.status + 0 = $3
+        AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 6
+        AND m.status = $3
+        AND m.dedupe_key = $11
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.finish_time, m.id;
 
 -- list_narrow_live_newest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.next_call_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id + 0 = $2
-      AND $7 = 3
-      AND m.status + 0 = $3
-      AND m.id = ANY ($8::text::bigint[])
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.next_call_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 4
-      AND m.status + 0 = $3
-      AND m.tag = $9
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.next_call_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 5
-      AND m.status + 0 = $3
-      AND m.ordering_key = $10
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
-    ORDER BY m.next_call_time DESC
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.next_call_time::text
+  END,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status + 0 = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status + 0 = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_narrow_live_oldest
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.next_call_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id + 0 = $2
-      AND $7 = 3
-      AND m.status + 0 = $3
-      AND m.id = ANY ($8::text::bigint[])
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.next_call_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 4
-      AND m.status + 0 = $3
-      AND m.tag = $9
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.next_call_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-(
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CASE
-      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-      WHEN m.create_time < 'epoch'::timestamptz THEN 0
-      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE
-      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-      ELSE m.next_call_time::text
-    END,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CASE
-      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-  FROM (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 5
-      AND m.status + 0 = $3
-      AND m.ordering_key = $10
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
-    ORDER BY m.next_call_time
-    FETCH FIRST ($6) ROWS
-    WITH TIES
-  ) AS m
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-);
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.next_call_time::text
+  END,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status + 0 = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status + 0 = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time, m.id;
 
 -- count_narrow_ended
 SELECT count(*)
@@ -4609,6 +4133,21 @@ WHERE
 UPDATE notify_msg SET
   param = $3::json
 WHERE id = $2;
+
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3::json,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+)
+RETURNING id;
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4::json
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
 
 -- purgeable
 SELECT

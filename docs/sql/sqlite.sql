@@ -2059,776 +2059,544 @@ ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
 
 -- list_narrow_ended_newest
-SELECT *
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 2
-    AND m.status + 0 = $3
-    AND m.dead_class = $12
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN (SELECT value FROM json_each($8))
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 6
-    AND m.status = $3
-    AND m.dedupe_key = $11
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time < $5 OR m.id < $15)
-  ORDER BY m.finish_time DESC, m.id DESC
-  LIMIT $6
-);
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $15)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
 
 -- list_narrow_ended_oldest
-SELECT *
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 2
-    AND m.status + 0 = $3
-    AND m.dead_class = $12
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN (SELECT value FROM json_each($8))
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-    m.finish_time,
-    substr(m.end_reason, 1, 500),
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg_history m
-  WHERE
-    m.def_id = $2
-    AND $7 = 6
-    AND m.status = $3
-    AND m.dedupe_key = $11
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND ($12 IS NULL OR m.dead_class = $12)
-    AND (
-      $13 IS NULL
-      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
-      OR ($14 = 1 AND instr(m.param, $13) > 0)
-    )
-    AND m.finish_time >= $4
-    AND m.finish_time <= $5
-    AND (m.finish_time > $4 OR m.id > $15)
-  ORDER BY m.finish_time, m.id
-  LIMIT $6
-);
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $15)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
 
 -- list_narrow_live_newest
-SELECT *
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time < $5 OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN (SELECT value FROM json_each($8))
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time < $5 OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status + 0 = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time < $5 OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status + 0 = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time < $5 OR m.id < $15)
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $6
-);
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $15)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_narrow_live_oldest
-SELECT *
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 1
-    AND m.status = $3
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time > $4 OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id + 0 = $2
-    AND $7 = 3
-    AND m.status + 0 = $3
-    AND m.id IN (SELECT value FROM json_each($8))
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time > $4 OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 4
-    AND m.status + 0 = $3
-    AND m.tag = $9
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time > $4 OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-)
-UNION ALL
-SELECT *
-FROM (
-  SELECT
-    m.id,
-    m.def_id,
-    m.status,
-    m.fence,
-    m.failures,
-    m.crashes,
-    m.last_class,
-    substr(m.description, 1, 200),
-    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-    m.next_call_time,
-    NULL,
-    m.ordering_key,
-    m.dedupe_key,
-    m.tag,
-    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND $7 = 5
-    AND m.status + 0 = $3
-    AND m.ordering_key = $10
-    AND ($9 IS NULL OR m.tag = $9)
-    AND ($10 IS NULL OR m.ordering_key = $10)
-    AND ($11 IS NULL OR m.dedupe_key = $11)
-    AND m.next_call_time >= $4
-    AND m.next_call_time <= $5
-    AND (m.next_call_time > $4 OR m.id > $15)
-  ORDER BY m.next_call_time, m.id
-  LIMIT $6
-);
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $15)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
 
 -- count_narrow_ended
 SELECT count(*)
@@ -3345,6 +3113,21 @@ WHERE
 UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
+
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+)
+RETURNING id;
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
 
 -- purgeable
 SELECT m.id, CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
