@@ -3686,6 +3686,20 @@ UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+);
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
+
 -- purgeable
 SELECT m.id, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)

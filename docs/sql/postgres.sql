@@ -4739,6 +4739,21 @@ UPDATE notify_msg SET
   param = $3::json
 WHERE id = $2;
 
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3::json,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+)
+RETURNING id;
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4::json
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
+
 -- purgeable
 SELECT
   m.id,

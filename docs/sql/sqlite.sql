@@ -3558,6 +3558,21 @@ UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
+-- add_act
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+)
+RETURNING id;
+
+-- note_progress
+UPDATE notify_msg SET
+  param = $4
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
+
 -- purgeable
 SELECT m.id, CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m

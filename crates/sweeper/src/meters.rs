@@ -83,10 +83,10 @@ pub(crate) fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Dur
     (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default() + attempt
 }
 
-/// Returns the index into [`OUTCOMES`]; None for a hand-back, which was no attempt.
+/// Returns the index into [`OUTCOMES`]; None for a hand-back and for what is passed on to targets, which were no attempts.
 fn label(event: &Event, next: &Next) -> Option<usize> {
     match next {
-        _ if matches!(event, Event::HandedBack(_)) => None,
+        _ if matches!(event, Event::HandedBack(_) | Event::PassedOn(_)) => None,
         Next::Finish { status: Status::Succeeded, .. } => Some(0),
         Next::Finish { status: Status::DeadLetter, .. } => Some(4),
         Next::Finish { .. } => Some(1),

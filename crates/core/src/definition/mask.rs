@@ -303,6 +303,12 @@ impl NoticeRecord {
             self.description.iter_mut().for_each(shown);
             self.end_reason.iter_mut().for_each(shown);
             self.errors.iter_mut().for_each(|error| shown(&mut error.message));
+        } else {
+            // An invalid mask, or no row: what it would hide is unknown.
+            let hide = |text: &mut String| MASKED.clone_into(text);
+            self.description.iter_mut().for_each(hide);
+            self.end_reason.iter_mut().for_each(hide);
+            self.errors.iter_mut().for_each(|error| hide(&mut error.message));
         }
         self.param = definition.map_or_else(|| format!("\"{MASKED}\""), |row| row.masked(&self.param));
         self

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::act_verb::ActVerb;
 use super::bulk::{Bulk, STEP};
 use super::filter::Filter;
 use super::operator::Operator;
@@ -17,39 +18,6 @@ use crate::limit::Rate;
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
 use crate::store::{BulkVerb, Listed, Position};
-
-/// What a bulk act does with each notice of its filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ActVerb {
-    /// As [`Operator::retry_all`].
-    Retry,
-    /// As [`Operator::cancel_all`].
-    Cancel,
-    /// As [`Operator::purge_all`].
-    Purge,
-}
-
-impl ActVerb {
-    /// Rejects a filter that no index serves, or with statuses that the verb does not change.
-    pub(super) fn check(self, filter: &Filter) -> Result<()> {
-        use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Succeeded};
-        match self {
-            Self::Retry => {
-                filter.check(&[DeadLetter, Cancelled], "only dead letters and cancelled notices are retried in bulk")
-            }
-            Self::Cancel => filter.check(
-                &[NotSent, Failed, AwaitingAck],
-                "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
-            ),
-            Self::Purge => filter.check(
-                &[Succeeded, DeadLetter, Cancelled],
-                "only ended notices are purged (`Filter::ended()`); `cancel_all` ends notices that wait",
-            ),
-        }
-    }
-}
 
 /// A bulk act: what an operator asked for, and how far it is. It is the parameter of its notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::act::{ActVerb, BulkAct, written};
+use super::act::{BulkAct, written};
+use super::act_verb::ActVerb;
 use super::filter::Filter;
 use super::operator::{Operator, cut};
 use crate::built_in::BULK_DEFINITION;

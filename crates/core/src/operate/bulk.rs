@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::act::ActVerb;
+use super::act_verb::ActVerb;
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, parts_of};
 use super::operator::{Operator, cut};

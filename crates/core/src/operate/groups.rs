@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::filter::{Filter, NO_CLASS};
 use super::listing::{definitions_of, parts_of};
 use super::operator::Operator;
-use crate::definition::NotifyDef;
+use crate::definition::{MASKED, NotifyDef};
 use crate::error::{Error, Result};
 use crate::error_group::{group_message, message_to_group};
 use crate::notice::{Status, last_record};
@@ -67,15 +67,17 @@ impl Operator {
             return Err(Error::Invalid { what: "filter", problem });
         }
         let definitions = definitions_of(&self.outbox, filter).await?;
-        let mut groups = Vec::new();
+        let mut found = Vec::new();
         for slice in parts_of(&definitions, filter, false).into_iter().map(|part| part.slice) {
             let Some(row) = definitions.iter().find(|row| row.id == slice.def_id) else { continue };
-            for stored in self.stores().browse.groups(&slice, MOST).await? {
-                groups.push(self.shown(row, stored).await?);
-            }
+            found.extend(self.stores().browse.groups(&slice, MOST).await?.into_iter().map(|stored| (row, stored)));
         }
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.def_id, group.group));
-        groups.truncate(MOST);
+        found.sort_by_key(|(row, stored)| (std::cmp::Reverse(stored.count), row.id, stored.group));
+        found.truncate(MOST);
+        let mut groups = Vec::with_capacity(found.len());
+        for (row, stored) in found {
+            groups.push(self.shown(row, stored).await?);
+        }
         Ok(groups)
     }
 
@@ -87,6 +89,8 @@ impl Operator {
         };
         let message = match &masked {
             Some(record) => message_to_group(record.errors.last(), record.end_reason.as_deref()).to_owned(),
+            // The example was purged meanwhile.
+            None if row.mask.is_some() => MASKED.to_owned(),
             None => {
                 let last = last_record(stored.errors.as_deref());
                 message_to_group(last.as_ref(), stored.end_reason.as_deref()).to_owned()

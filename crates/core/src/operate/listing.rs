@@ -69,9 +69,9 @@ pub struct ClassCount {
 /// The longest page.
 pub(super) const LONGEST_PAGE: usize = 500;
 
-/// Returns the definitions that a filter selects.
+/// Returns the definitions that a filter selects, as they are in force: a target inherits the mask of its definition.
 pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Result<Vec<NotifyDef>> {
-    let mut all = outbox.engine().stores().definitions.definitions().await?;
+    let mut all: Vec<NotifyDef> = outbox.engine().in_force().await?.into_iter().map(|followed| followed.row).collect();
     if let Some(name) = &filter.definition {
         let names: Vec<String> = all.iter().map(|def| def.name.clone()).collect();
         all.retain(|def| def.name == *name);

@@ -4,6 +4,7 @@
 
 mod act;
 mod act_handle;
+mod act_verb;
 mod alerts;
 mod apply;
 mod audit;
@@ -24,8 +25,9 @@ mod retime;
 mod series;
 
 pub use crate::limit::Rate;
-pub use act::{ActClaim, ActRun, ActVerb, AfterStep, BulkAct, Cursor};
+pub use act::{ActClaim, ActRun, AfterStep, BulkAct, Cursor};
 pub use act_handle::{BulkHandle, BulkProgress};
+pub use act_verb::ActVerb;
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};

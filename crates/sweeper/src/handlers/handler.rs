@@ -1,4 +1,4 @@
-//! The types that users write and receive: handlers, the notice that a handler gets, and the result that it returns.
+//! The types that users write and receive: handlers, and the notice that a handler gets. Its result is in [`super::failure`].
 //!
 //! [`super::erased`] keeps handlers of all types together. [`super::attempt`] calls the handlers; it applies the time-out, catches
 //! panics and takes the slots.
@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
 use solid_notify_core::definition::read_config;
-use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::token::AckToken;
-use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef};
+use solid_notify_core::{AnyOutbox, NotifyDef};
 
-use super::classify::{Classed, boxed, error_type};
+pub(crate) use super::failure::AfterFailure;
+pub use super::failure::{Failure, HandlerResult};
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
 /// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
@@ -92,96 +92,6 @@ pub trait Handler: Send + Sync + 'static {
     /// The default has none.
     fn check_recipients(&self, _email: &[String], _alert_to: &[String]) -> Result<(), String> {
         Ok(())
-    }
-}
-
-/// The result of an attempt: `Ok(())` says that the notice is delivered.
-///
-/// If the definition has `need_confirm`, or the handler called [`Notice::require_ack`], the notice then waits for the ack of its
-/// receiver.
-pub type HandlerResult = Result<(), Failure>;
-
-/// Why an attempt did not deliver its notice, and what to do with the notice. `?` converts any error into [`Failure::retry`].
-///
-/// It does not implement `std::error::Error`, because only so can every error be converted into it.
-pub struct Failure {
-    pub(crate) next: AfterFailure,
-    pub(super) error: BoxError,
-    /// The name of the error's type, where it has one of its own.
-    pub(crate) error_type: Option<&'static str>,
-}
-
-/// What the sweeper does with a notice whose attempt returned a [`Failure`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AfterFailure {
-    Retry,
-    RetryIn(Duration),
-    GiveUp,
-    Skip,
-    /// Not a failure: its attempt continues after this time, without counting a try.
-    HandBack(Duration),
-}
-
-impl Failure {
-    fn new<E: Into<BoxError> + 'static>(next: AfterFailure, error: E) -> Self {
-        Self { next, error: boxed(error), error_type: error_type::<E>() }
-    }
-
-    /// Retries as the definition says, and its `retry_rules` for the class of the error.
-    pub fn retry(error: impl Into<BoxError> + 'static) -> Self {
-        Self::new(AfterFailure::Retry, error)
-    }
-
-    /// Retries after `delay`, capped by `max_retry_interval`, also where the class of the error is not retried by default. It
-    /// counts like any failure.
-    pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
-        Self::new(AfterFailure::RetryIn(delay), error)
-    }
-
-    /// Makes the notice a dead letter at once, because no attempt can succeed.
-    pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
-        Self::new(AfterFailure::GiveUp, error)
-    }
-
-    /// Continues the notice after `delay` by another attempt. It counts no try and is no failure. For handlers of the library.
-    pub(crate) fn hand_back(delay: Duration) -> Self {
-        Self::new(AfterFailure::HandBack(delay), "handed back")
-    }
-
-    /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.
-    pub fn skip(reason: impl Into<String>) -> Self {
-        Self::new(AfterFailure::Skip, reason.into())
-    }
-
-    /// Sets the class of the failure, which `retry_rules` refer to, instead of the class of the error's type.
-    ///
-    /// ```
-    /// # use solid_notify_core::ErrorClass;
-    /// # use solid_notify_sweeper::{Failure, HandlerResult};
-    /// # fn example() -> HandlerResult {
-    /// Err(Failure::retry("the account is over its quota").class(ErrorClass::Busy))
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn class(self, class: ErrorClass) -> Self {
-        Self { error: Box::new(Classed { class, error: self.error }), ..self }
-    }
-
-    /// Returns the error; of [`Failure::skip`] the reason.
-    pub fn error(&self) -> &BoxError {
-        &self.error
-    }
-}
-
-impl<E: Into<BoxError> + 'static> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::retry(error)
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure").field("next", &self.next).field("error", &self.error).finish()
     }
 }
 

@@ -1,0 +1,99 @@
+//! The result of an attempt, as handlers return it.
+
+use std::fmt;
+use std::time::Duration;
+
+use solid_notify_core::ErrorClass;
+use solid_notify_core::error::BoxError;
+
+use super::classify::{Classed, boxed, error_type};
+
+/// The result of an attempt: `Ok(())` says that the notice is delivered.
+///
+/// If the definition has `need_confirm`, or the handler called [`crate::Notice::require_ack`], the notice then waits for the ack of its
+/// receiver.
+pub type HandlerResult = Result<(), Failure>;
+
+/// Why an attempt did not deliver its notice, and what to do with the notice. `?` converts any error into [`Failure::retry`].
+///
+/// It does not implement `std::error::Error`, because only so can every error be converted into it.
+pub struct Failure {
+    pub(crate) next: AfterFailure,
+    pub(super) error: BoxError,
+    /// The name of the error's type, where it has one of its own.
+    pub(crate) error_type: Option<&'static str>,
+}
+
+/// What the sweeper does with a notice whose attempt returned a [`Failure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    Retry,
+    RetryIn(Duration),
+    GiveUp,
+    Skip,
+    /// Not a failure: its attempt continues after this time, without counting a try.
+    HandBack(Duration),
+}
+
+impl Failure {
+    fn new<E: Into<BoxError> + 'static>(next: AfterFailure, error: E) -> Self {
+        Self { next, error: boxed(error), error_type: error_type::<E>() }
+    }
+
+    /// Retries as the definition says, and its `retry_rules` for the class of the error.
+    pub fn retry(error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::Retry, error)
+    }
+
+    /// Retries after `delay`, capped by `max_retry_interval`, also where the class of the error is not retried by default. It
+    /// counts like any failure.
+    pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::RetryIn(delay), error)
+    }
+
+    /// Makes the notice a dead letter at once, because no attempt can succeed.
+    pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::GiveUp, error)
+    }
+
+    /// Continues the notice after `delay` by another attempt. It counts no try and is no failure. For handlers of the library.
+    pub(crate) fn hand_back(delay: Duration) -> Self {
+        Self::new(AfterFailure::HandBack(delay), "handed back")
+    }
+
+    /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::new(AfterFailure::Skip, reason.into())
+    }
+
+    /// Sets the class of the failure, which `retry_rules` refer to, instead of the class of the error's type.
+    ///
+    /// ```
+    /// # use solid_notify_core::ErrorClass;
+    /// # use solid_notify_sweeper::{Failure, HandlerResult};
+    /// # fn example() -> HandlerResult {
+    /// Err(Failure::retry("the account is over its quota").class(ErrorClass::Busy))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn class(self, class: ErrorClass) -> Self {
+        Self { error: Box::new(Classed { class, error: self.error }), ..self }
+    }
+
+    /// Returns the error; of [`Failure::skip`] the reason.
+    pub fn error(&self) -> &BoxError {
+        &self.error
+    }
+}
+
+impl<E: Into<BoxError> + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::retry(error)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure").field("next", &self.next).field("error", &self.error).finish()
+    }
+}
