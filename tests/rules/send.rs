@@ -148,6 +148,10 @@ fn of_an_operator() {
         operator.retry_all(&filter, rate).await.unwrap();
         operator.cancel_all(&filter, "no").await.unwrap();
         operator.purge_all(&filter, "no").await.unwrap();
+        operator.start_retry_all(&filter, rate).await.unwrap().progress().await.unwrap();
+        operator.start_cancel_all(&filter, "no", rate).await.unwrap().wait().await.unwrap();
+        operator.start_purge_all(&filter, "no", rate).await.unwrap();
+        operator.bulks().await.unwrap();
         operator.targets("sync").await.unwrap();
         operator.definition("sync").await.unwrap();
         operator.versions("sync").await.unwrap();
@@ -242,8 +246,8 @@ fn futures_of_public_functions_can_be_spawned() -> Result<()> {
     Ok(())
 }
 
-/// Methods for authors of stores, which adding, replies, the inbox and receipts call; and what operators call.
-const SPI: [&str; 6] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait", "in_force"];
+/// Methods for authors of stores, which adding, replies, the inbox and receipts call; and what operators and the bulk handler call.
+const SPI: [&str; 8] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait", "in_force", "begin", "step"];
 
 /// Returns the name of the function of a line: without its path, its parameters, and all generics.
 fn name_of(line: &str) -> String {
