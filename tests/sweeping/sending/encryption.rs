@@ -312,3 +312,31 @@ pub async fn a_target_gets_an_encrypted_parameter_by_its_filter(b: &dyn Backend)
     reaches(b, of_target, Status::Succeeded).await;
     sweeper.shutdown().await;
 }
+
+pub async fn a_target_encrypts_only_under_a_definition_that_encrypts(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    b.outbox().define_if_missing(NotifyDef::new("plain")).await.unwrap();
+    let error = b.outbox().define_if_missing(NotifyDef::target("plain", "erp").encrypt_param(true)).await.unwrap_err();
+    assert!(error.to_string().contains("true also for the definition that it is a target of"), "{error}");
+    b.outbox().define_if_missing(encrypting("order")).await.unwrap();
+    let target = NotifyDef::target("order", "erp").encrypt_param(true);
+    b.outbox().define_if_missing(target).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let handler = move |notice: Notice<String>| {
+        noted.note(notice.id());
+        async { Ok(()) }
+    };
+    let sweeper = b.outbox().sweeper().handler("order", handler).start().await.unwrap();
+    // One is encrypted for the definition, the other for the target itself.
+    for name in ["order", "order/erp"] {
+        b.add_new(NewNotice::new(name, SECRET).unwrap()).await;
+    }
+    eventually("the target has both", async || calls.count() == 2).await;
+    for id in calls.all() {
+        reaches(b, id, Status::Succeeded).await;
+        assert!(stored_param(b, id).await.starts_with("{\"$encrypted\""));
+        assert!(record(b, id).await.param.contains(SECRET), "the application reads it");
+    }
+    sweeper.shutdown().await;
+}
