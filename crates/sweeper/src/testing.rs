@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
@@ -123,7 +124,14 @@ impl TestSweeper {
         for slice in due.slices.iter().filter(|slice| slice.after.is_zero()) {
             let definition = definitions.get(slice.def_id);
             if let Some((name, reason)) = definition.and_then(|it| it.not_here().map(|reason| (&it.row.name, reason))) {
-                let mut registered: Vec<&str> = worker.known.registered.handlers.keys().map(String::as_str).collect();
+                let mut registered: Vec<&str> = worker
+                    .known
+                    .registered
+                    .handlers
+                    .keys()
+                    .map(String::as_str)
+                    .filter(|name| !is_built_in(name))
+                    .collect();
                 registered.sort_unstable();
                 panic!("notices of the definition {name:?} are due, and {reason}; registered are {registered:?}");
             }
