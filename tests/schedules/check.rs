@@ -7,7 +7,7 @@ use solid_notify::alert::{AlertKind, AlertReason};
 
 use std::time::Duration;
 
-use crate::ledger::{Fate, Ledger, Run};
+use crate::ledger::{ClaimRecord, Fate, Ledger, Run};
 use crate::plan::{
     ACKED, BUSY_TRIES, COOLDOWN, EDITED, GRACE, LEASE, RULED, SHORTEST, START, TICK, TIMEOUT, UNHANDLED,
 };
@@ -160,7 +160,10 @@ fn crashes(ledger: &Ledger, wrong: &mut Vec<String>) {
         }
         let runs: Vec<_> = ledger.runs_of(*id).collect();
         for three in runs.windows(3).filter(|three| died(&three[0]) && died(&three[1])) {
-            if three[2].began < three[1].began + LEASE + SHORTEST - crate::link::SOONER {
+            // The lease runs from the claim; the reply to the claim may have been late.
+            let of_run = |claim: &&ClaimRecord| (claim.id, claim.fence) == (*id, three[1].fence);
+            let claimed = ledger.claims.iter().find(of_run).map_or(three[1].began, |claim| claim.at);
+            if three[2].began < claimed + LEASE + SHORTEST - crate::link::SOONER {
                 wrong.push(format!(
                     "notice {id} was sent again at {:?}, at once after its second crash",
                     three[2].began

@@ -38,7 +38,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
         "insert_bare" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
-        | "add_alert" | "add_ticks" => Vec::new(),
+        | "add_alert" | "add_ticks" | "add_act" => Vec::new(),
         // `narrow.rs` reads their plans, one for each way.
         narrow if narrow.contains("_narrow_") => Vec::new(),
         // MySQL shows the table that VALUES go into as read.
@@ -114,6 +114,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "lock_to_revive" | "lock_to_purge" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
         "retime" | "rewrite" | "nack" | "ack_late" => vec![list(&["777", "'5'"])],
+        "note_progress" => vec![list(&["777", "1", "'{}'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "forget_keys" => {
             let keys = |id: i64| json!({ "receiver": "warehouse", "own_key": id.to_string() });
