@@ -158,6 +158,16 @@ pub(crate) struct Ready {
     pub(crate) meters: Meters,
 }
 
+impl Ready {
+    /// Returns a text without the values of this parameter that the column `mask` hides.
+    pub(crate) fn without_masked(&self, param: &str, text: String) -> String {
+        match &self.policy.mask {
+            Some(mask) => mask.without_values_of(param, text),
+            None => text,
+        }
+    }
+}
+
 impl Definitions {
     pub(crate) fn get(&self, def_id: i64) -> Option<&Arc<Definition>> {
         self.by_id.get(&def_id)

@@ -112,7 +112,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     // The description of the application is as public as it chose.
     let is_own = claimed.description == facts.claimed.description;
     claimed.description = claimed.description.map(|text| match is_own {
-        true => without_masked(&ready, &facts, text),
+        true => ready.without_masked(facts.param(), text),
         false => masked(&ready, &facts, text),
     });
     let mut outcome = Outcome::new(claimed, ready, event);
@@ -182,15 +182,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
 fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match facts.encrypted {
         true => Mask::whole().without_values_of(facts.param(), text),
-        false => without_masked(ready, facts, text),
-    }
-}
-
-/// Returns a text without the values that the column `mask` hides.
-fn without_masked(ready: &Ready, facts: &Facts, text: String) -> String {
-    match &ready.policy.mask {
-        Some(mask) => mask.without_values_of(facts.param(), text),
-        None => text,
+        false => ready.without_masked(facts.param(), text),
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use solid_notify_core::cipher::is_encrypted;
 use solid_notify_core::definition::{FOREVER, MASKED};
-use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Event;
 use solid_notify_core::{ErrorClass, Status, StoreError};
@@ -56,7 +55,7 @@ pub(crate) async fn rescue(
             let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
             (Event::Crashed, Some((ErrorClass::Crash, message)))
         };
-        claimed.description = shown_description(ready, &mut claimed);
+        claimed.description = claimed.description.map(|text| ready.without_masked(&claimed.param, text));
         worker.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
     }
     // When it is settled, the settle loop wakes the sweep for its retry.
@@ -86,7 +85,7 @@ pub(crate) async fn judge_unacked(
         }
         let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
         let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
-        claimed.description = shown_description(ready, &mut claimed);
+        claimed.description = claimed.description.map(|text| ready.without_masked(&claimed.param, text));
         let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
         let trouble = Some((ErrorClass::Unacked, message));
         worker.queue_outcome(Outcome { trouble, waited, overdue: true, ..outcome });
@@ -96,20 +95,10 @@ pub(crate) async fn judge_unacked(
 
 /// Returns the text of a receiver without what people must not see. An encrypted parameter is not decrypted for it.
 fn shown(ready: &Ready, param: &str, text: String) -> String {
-    match &ready.policy.mask {
-        _ if is_encrypted(param) => MASKED.to_owned(),
-        Some(mask) => mask.without_values_of(param, text),
-        None => text,
+    match is_encrypted(param) {
+        true => MASKED.to_owned(),
+        false => ready.without_masked(param, text),
     }
-}
-
-/// Returns the description without the values that the column `mask` hides.
-fn shown_description(ready: &Ready, claimed: &mut ClaimedNotice) -> Option<String> {
-    let text = claimed.description.take()?;
-    Some(match &ready.policy.mask {
-        Some(mask) => mask.without_values_of(&claimed.param, text),
-        None => text,
-    })
 }
 
 fn not_acked(within: Duration) -> String {
