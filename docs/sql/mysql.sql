@@ -157,6 +157,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
@@ -205,6 +206,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
@@ -253,6 +255,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -301,6 +304,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM (
@@ -474,6 +478,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
@@ -499,6 +504,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM
@@ -1053,6 +1059,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
   status
@@ -3687,10 +3694,11 @@ UPDATE notify_msg SET
 WHERE id = $2;
 
 -- add_act
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
   $3,
+  $4,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );

@@ -288,6 +288,7 @@ RETURNING
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at;
 
@@ -341,6 +342,7 @@ RETURNING
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at;
 
@@ -393,6 +395,7 @@ RETURNING
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at;
 
@@ -460,6 +463,7 @@ RETURNING
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at;
 
@@ -620,6 +624,7 @@ SELECT
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at
 FROM notify_msg m
@@ -646,6 +651,7 @@ SELECT
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at
 FROM (SELECT id AS owner FROM notify_def) AS b
@@ -1197,6 +1203,7 @@ RETURNING
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at;
 
@@ -1511,6 +1518,7 @@ SELECT
   create_time,
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   expires_at,
   status
@@ -4740,10 +4748,11 @@ UPDATE notify_msg SET
 WHERE id = $2;
 
 -- add_act
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
   $3::json,
+  $4,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 )

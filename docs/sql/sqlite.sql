@@ -297,6 +297,7 @@ RETURNING
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
@@ -350,6 +351,7 @@ RETURNING
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
@@ -403,6 +405,7 @@ RETURNING
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
@@ -466,6 +469,7 @@ RETURNING
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
@@ -562,6 +566,7 @@ SELECT
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
@@ -587,6 +592,7 @@ SELECT
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer)
 FROM (SELECT id AS owner FROM notify_def) AS b
@@ -1114,6 +1120,7 @@ SELECT
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  tag,
   max_tries,
   CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
   status
@@ -3559,10 +3566,11 @@ UPDATE notify_msg SET
 WHERE id = $2;
 
 -- add_act
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
   $3,
+  $4,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 )

@@ -13,6 +13,7 @@ use crate::cipher::{ParamCipher, is_encrypted};
 use crate::error::{Error, Result};
 use crate::notice::{LATEST_TIME, OwnLimits, duration_millis, millis_from_time, rfc3339};
 use crate::param;
+use crate::test_mark::problem_of_own_tag;
 use crate::typed::DefinitionName;
 
 /// A notice to be added, with all its optional properties.
@@ -184,7 +185,7 @@ impl NewNotice {
 
     /// Sets its tag, of one to 200 characters: the object of the business that the notice is about, `"order:42"` for instance. Operators
     /// find and change notices by it, live and ended ([`Filter::tag`](crate::Filter::tag)). It has no effect on sending, and a mask does not
-    /// hide it, so use no value that people must not see.
+    /// hide it, so use no value that people must not see. Tags that begin with `notify:` belong to the library and are refused.
     ///
     /// ```
     /// # use solid_notify_core::{NewNotice, NoticeConnection, Result};
@@ -255,7 +256,8 @@ impl NewNotice {
             }
         }
         let keys = [("ordering key", &self.ordering_key), ("dedupe key", &self.dedupe_key), ("tag", &self.tag)];
-        if let Some(problem) = keys.into_iter().find_map(|(part, key)| problem_of_key(part, key.as_deref()?)) {
+        let problem = keys.into_iter().find_map(|(part, key)| problem_of_key(part, key.as_deref()?));
+        if let Some(problem) = problem.or_else(|| problem_of_own_tag(self.tag.as_deref()?)) {
             return Err(Error::InvalidNotice { name: self.name.clone(), problem: format!("its {problem}") });
         }
         if let Some(problem) = self.problem_of_limits() {

@@ -73,6 +73,8 @@ pub enum AlertReason {
     CircuitOpen,
     /// Another session has locked a row for so long that notices, ticks or outcomes of the definition wait.
     Locked,
+    /// The receiver wants no more notices, so the sweeper has paused the definition.
+    Paused,
 }
 
 impl AlertReason {
@@ -90,6 +92,7 @@ impl AlertReason {
             Self::Clock => "clock",
             Self::CircuitOpen => "circuit_open",
             Self::Locked => "locked",
+            Self::Paused => "paused",
         }
     }
 
@@ -99,7 +102,7 @@ impl AlertReason {
     }
 
     /// All reasons.
-    pub const ALL: [AlertReason; 11] = [
+    pub const ALL: [AlertReason; 12] = [
         Self::FinalFailure,
         Self::Failure,
         Self::RepeatedFailures,
@@ -111,6 +114,7 @@ impl AlertReason {
         Self::Clock,
         Self::CircuitOpen,
         Self::Locked,
+        Self::Paused,
     ];
 
     /// Returns the reason with this stored name.

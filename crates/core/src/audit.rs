@@ -3,6 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+/// What is done by [`AuditEntry::of_test`].
+const TEST_SEND: &str = "test_send";
+
 /// An operator's action: a row of `notify_audit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -28,5 +31,10 @@ impl AuditEntry {
     pub fn new(time: DateTime<Utc>, who: impl Into<String>, act: impl Into<String>) -> Self {
         let (who, act) = (who.into(), act.into());
         Self { time, who, act, def_id: None, notice_id: None, notice_ids: Vec::new(), detail: None }
+    }
+
+    /// Creates the entry of a test that an operator sends.
+    pub fn of_test(time: DateTime<Utc>, who: &str, def_id: i64, notice_id: i64) -> Self {
+        Self { def_id: Some(def_id), notice_id: Some(notice_id), ..Self::new(time, who, TEST_SEND) }
     }
 }

@@ -165,6 +165,8 @@ pub struct ClaimedNotice {
     pub trace_context: Option<String>,
     /// The ordering key, if it has one.
     pub ordering_key: Option<String>,
+    /// The tag, if it has one.
+    pub tag: Option<String>,
     /// Its own limits.
     pub own: OwnLimits,
 }
@@ -187,6 +189,7 @@ impl ClaimedNotice {
             create_time,
             trace_context: None,
             ordering_key: None,
+            tag: None,
             own: OwnLimits::default(),
         }
     }

@@ -19,12 +19,17 @@ pub enum Event {
     AwaitAck(Duration),
     /// The handler skipped it, for this reason.
     Skipped(String),
+    /// The filter of its target does not accept it any more; the text names the filter. There was no attempt.
+    Refused(String),
     /// It was passed on to the targets of its definition; the text names them. There was no attempt.
     PassedOn(String),
     /// The attempt failed with this class (an error, a panic, a time-out): retry by the policy.
     Failed(ErrorClass),
     /// The attempt failed with this class, and the handler set the delay of the retry.
     RetryIn(Duration, ErrorClass),
+    /// The attempt failed with this class, and its definition is paused, because the receiver wants no more notices. It counts no try,
+    /// so the notice waits until the definition is enabled again.
+    Paused(ErrorClass),
     /// The handler gave up, because no attempt can succeed; the reason.
     GaveUp(String),
     /// It was claimed, but has no try left, because the limit was lowered meanwhile. There was no attempt.
@@ -118,7 +123,7 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::Succeeded if policy.need_confirm => ack(policy.max_confirm_delay),
         Event::AwaitAck(within) => ack(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
-        Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
+        Event::Skipped(reason) | Event::Refused(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::PassedOn(to) => finish(Status::Succeeded, Some(to.clone()), policy.keep_history != KeepHistory::Never),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
@@ -132,6 +137,8 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
             give_up(policy, ErrorClass::Crash, tries, crashes)
         }
         Event::Failed(class) => retry(by_interval(*class, tries)),
+        // As after the failure that it is, in case the definition is enabled at once, or could not be paused.
+        Event::Paused(class) => retry(by_interval(*class, tries + 1)),
         Event::RetryIn(wish, _) => {
             retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).clamp(SOONEST, MAX_DELAY))
         }

@@ -107,11 +107,26 @@ fn an_untried_notice_counts_nothing() {
 }
 
 #[test]
+fn a_pause_counts_no_try_and_keeps_the_notice_whatever_the_row_says() {
+    let def = || NotifyDef::new("a").retry_interval("[5s,5m]").max_retry_times(1);
+    let policy = policy(def().retry_rules(r#"{"not_found": "never"}"#));
+    let gone = |failures, crashes| decide(&policy, &notice(failures, crashes), Event::Paused(ErrorClass::NotFound));
+    assert_eq!((waits(&gone(0, 0)), gone(0, 0).failures), (Some((Status::Failed, 5)), 0));
+    let last = gone(1, 0);
+    assert_eq!((waits(&last), last.failures), (Some((Status::Failed, 300)), 1), "it had one try left, and keeps it");
+    let mut once = notice(0, 0);
+    once.own = OwnLimits::new(Some(1), None);
+    assert_eq!(waits(&decide(&policy, &once, Event::Paused(ErrorClass::NotFound))), Some((Status::Failed, 5)));
+}
+
+#[test]
 fn only_successes_may_stay_out_of_history() {
     let policy = policy(NotifyDef::new("a").keep_history("none"));
     assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::Succeeded)), Some((Status::Succeeded, false)));
     assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::GaveUp("x".into()))), Some((Status::DeadLetter, true)));
-    assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::Skipped("x".into()))), Some((Status::Cancelled, true)));
+    for event in [Event::Skipped("x".into()), Event::Refused("x".into())] {
+        assert_eq!(ends(&decide(&policy, &notice(0, 0), event)), Some((Status::Cancelled, true)));
+    }
 }
 
 #[test]
@@ -186,6 +201,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         Just(Event::Succeeded),
         Just(Event::Skipped("s".into())),
+        Just(Event::Refused("f".into())),
         Just(Event::Failed(ErrorClass::Unknown)),
         any::<u64>().prop_map(|secs| Event::RetryIn(Duration::from_secs(secs), ErrorClass::Busy)),
         Just(Event::GaveUp("g".into())),

@@ -159,6 +159,22 @@ impl Redis {
         self.call(script, keys, &given, values, doing).await
     }
 
+    /// Runs a command, whose first argument is its key.
+    #[doc(hidden)]
+    pub async fn command<T: FromRedisValue>(
+        &self,
+        name: &str,
+        arguments: &[impl AsRef<str>],
+        doing: &'static str,
+    ) -> Result<T> {
+        let mut command = redis::cmd(name);
+        for argument in arguments {
+            command.arg(argument.as_ref());
+        }
+        let reply = self.line.send(&command).await.map_err(Error::redis(doing))?;
+        redis::from_redis_value(reply).map_err(|error| Error::unreadable(doing, &error))
+    }
+
     fn hand_time(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock().timestamp_millis())
     }
@@ -204,18 +220,25 @@ impl Redis {
 
     /// Checks every master, because each may have its own setting.
     async fn refuse_eviction(&self) -> Result<()> {
-        let mut command = redis::cmd("INFO");
-        command.arg("memory");
-        let reply = self.line.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
-        let mut texts = Vec::new();
-        collect(reply, &mut texts);
-        let policies =
-            texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("maxmemory_policy:"));
+        let policies = self.server_info("maxmemory_policy").await?;
         // The other policies delete only keys that expire, and none of this crate's keys does.
-        match policies.map(str::trim).find(|policy| policy.starts_with("allkeys")) {
-            Some(policy) => Err(Error::Evicts { policy: policy.to_owned() }),
+        match policies.into_iter().find(|policy| policy.starts_with("allkeys")) {
+            Some(policy) => Err(Error::Evicts { policy }),
             None => Ok(()),
         }
+    }
+
+    /// Returns a field of INFO, of each server.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn server_info(&self, field: &str) -> Result<Vec<String>> {
+        let reply =
+            self.line.send(&redis::cmd("INFO")).await.map_err(Error::redis("reading the state of the server"))?;
+        let mut texts = Vec::new();
+        collect(reply, &mut texts);
+        let values = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once(':'));
+        Ok(values.filter(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned()).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use solid_notify_core::Alert;
 
 use super::scenario::Outage;
@@ -52,7 +53,7 @@ pub enum Ending {
 }
 
 /// The sums over all time. `added = succeeded + dead_letters + live`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Totals {
     /// Notices that were added.

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use solid_notify_core::{AnyOutbox, Error, Result};
+use solid_notify_core::{AnyOutbox, Error, NewNotice, Receipt, Result};
 
 /// The outbox on the store that a URL names. It derefs to [`AnyOutbox`]; what only one kind of store has is in its variant.
 ///
@@ -78,6 +78,33 @@ impl ConnectedOutbox {
             Self::Redis(_) => Ok(()),
         }
     }
+
+    /// Adds a notice in a transaction of its own, which it commits. An application that writes business rows adds the notice in the
+    /// transaction of those rows instead: see [`NewNotice::add`].
+    ///
+    /// # Errors
+    /// Those of [`crate::add_notice`], and of the commit.
+    pub async fn add(&self, notice: NewNotice) -> Result<Receipt> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(outbox) => added(outbox, notice).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(outbox) => added(outbox, notice).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(outbox) => added(outbox, notice).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(outbox) => notice.add(&mut outbox.clone()).await,
+        }
+    }
+}
+
+/// Adds a notice in a transaction of its own.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+async fn added<DB: crate::sql::Dialect>(outbox: &crate::Outbox<DB>, notice: NewNotice) -> Result<Receipt> {
+    let mut tx = outbox.begin().await?;
+    let receipt = notice.add(&mut tx).await?;
+    tx.commit().await?;
+    Ok(receipt)
 }
 
 impl Deref for ConnectedOutbox {

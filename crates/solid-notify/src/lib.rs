@@ -2,7 +2,7 @@
 //!
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`. With the features `anyhow`, `reqwest`,
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
-//! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` and `timed` the modules of
+//! them. The features `amqp`, `chat`, `mail`, `nats`, `redis-streams` and `webhook` add ready channels to the module `channels`, `ack-http`, `redis` and `timed` the modules of
 //! these names; for tests, `testkit` and `simulate` add theirs. With `toml`, definitions can be in a file. `cipher` adds the ready cipher
 //! of the module of that name.
 // The README of the repository, or its copy in the published package.
@@ -13,7 +13,16 @@ mod connect;
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis"))]
 pub use connect::ConnectedOutbox;
-#[cfg(any(feature = "mail", feature = "chat"))]
+#[cfg(feature = "ack-http")]
+pub use solid_notify_ack_http as ack_http;
+#[cfg(any(
+    feature = "amqp",
+    feature = "chat",
+    feature = "mail",
+    feature = "nats",
+    feature = "redis-streams",
+    feature = "webhook"
+))]
 pub use solid_notify_channels as channels;
 #[doc(hidden)]
 pub use solid_notify_core as spi;
@@ -88,17 +97,19 @@ pub mod error {
 
 /// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
 pub mod operate {
+    pub use solid_notify_core::finding::{Finding, Severity};
     pub use solid_notify_core::notice::{AttemptRecord, LastResponse, OwnLimits};
     pub use solid_notify_core::operate::{
-        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkHandle, BulkProgress, ClassCount, Counted, Cursor, DefRef,
-        EditPreview, ErrorGroup, Explanation, Filter, HandlerChange, InFlight, IntervalChange, MOST_IDS, NO_CLASS,
-        NextStep, OpenAlert, Operator, Page, Preview, Rate, SeriesPoint,
+        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkHandle, BulkProgress, Circuit, ClassCount, Counted, Cursor,
+        DefRef, EditPreview, ErrorGroup, Explanation, Filter, HandlerChange, InFlight, IntervalChange, MOST_IDS,
+        NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate, SeriesPoint, Why,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{
         AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RefusedConfig, RetryGroup, SeenNode,
         SeriesCounts,
     };
+    pub use solid_notify_core::test_mark::TEST_TAG;
 }
 
 #[cfg(feature = "testkit")]

@@ -18,6 +18,7 @@ mod claim;
 mod connections;
 mod definitions;
 mod dialect;
+mod examine;
 mod fence;
 mod inbox;
 mod limits;

@@ -48,7 +48,7 @@ pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
 }
 
 /// Returns the last migration of the tables that the session finds in its search path; 0 for none.
-async fn stored_version<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
+pub(crate) async fn stored_version<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
     for (sql, least) in [(DB::KIND.has_bookkeeping(), 1), ("SELECT max(version) FROM notify_schema", 0)] {
         let rows = DB::fetch(conn, &Statement::new(DB::KIND, sql), &[]).await?;
         let number = one_number::<DB>(&rows)?.unwrap_or(0);

@@ -10,6 +10,7 @@ use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
+use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
@@ -26,7 +27,7 @@ use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
 use crate::operate::{acts, counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
-use crate::{ack, alerts, limits, nodes, ordering, record, series, settle};
+use crate::{ack, alerts, examine, limits, nodes, ordering, record, series, settle};
 
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
@@ -217,6 +218,10 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
     async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {
         self.call("reading the audit", Purpose::Operate, |on, now| audit::audit(on, now, query, limit)).await
     }
+
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.call("examining the server", Purpose::Operate, |on, _| examine::examine(on)).await
+    }
 }
 
 #[async_trait]
@@ -241,6 +246,10 @@ impl<DB: Dialect> OperateStore for SqlStore<DB> {
 
     async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
         self.call("adding a bulk act", Purpose::Operate, |on, now| acts::add(on, now, def_id, param)).await
+    }
+
+    async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
+        self.call("adding a test", Purpose::Operate, |on, now| acts::add_test(on, now, def_id, param, who)).await
     }
 
     async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {

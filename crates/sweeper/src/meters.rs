@@ -46,7 +46,7 @@ impl Meters {
         self.lateness.record(late);
     }
 
-    /// Records a stored outcome, and returns its word; `None` for a hand-back, which was no attempt. The duration of an attempt that ended with its process is unknown: zero.
+    /// Records a stored outcome, and returns its word; `None` for what was no attempt. The duration of an attempt that ended with its process is unknown: zero.
     pub(crate) fn settled(
         &self,
         claimed: &ClaimedNotice,
@@ -83,10 +83,11 @@ pub(crate) fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Dur
     (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default() + attempt
 }
 
-/// Returns the index into [`OUTCOMES`]; None for a hand-back and for what is passed on to targets, which were no attempts.
+/// Returns the index into [`OUTCOMES`]; None for a hand-back, for what is passed on to targets, and for what the filter of a target refuses, which
+/// were no attempts.
 fn label(event: &Event, next: &Next) -> Option<usize> {
     match next {
-        _ if matches!(event, Event::HandedBack(_) | Event::PassedOn(_)) => None,
+        _ if matches!(event, Event::HandedBack(_) | Event::PassedOn(_) | Event::Refused(_)) => None,
         Next::Finish { status: Status::Succeeded, .. } => Some(0),
         Next::Finish { status: Status::DeadLetter, .. } => Some(4),
         Next::Finish { .. } => Some(1),

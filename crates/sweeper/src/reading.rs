@@ -82,7 +82,7 @@ fn check_token_keys(definition: &Definition) {
         tracing::warn!(
             definition = %definition.row.name,
             "its deliveries must be acked, and no token keys are set: `notice.ack_token` fails each attempt that calls it; \
-             call `outbox.use_token_keys` before the start, or ack by the id"
+             call `outbox.use_token_keys` before the start (`token_keys` in the file of `solid-notify serve`), or ack by the id"
         );
     }
 }

@@ -57,7 +57,7 @@ const BLOCKED_END: Duration = Duration::from_secs(6);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Notices that succeeded, or were skipped by their handler.
+    /// Notices that succeeded, were skipped by their handler, or were refused by the filter of their target.
     pub succeeded: u64,
     /// Attempts that delivered a notice which then awaited its ack. An acked notice stays counted here, because an ack is stored
     /// by the process that it reaches, and is no outcome of a sweeper.

@@ -15,6 +15,7 @@ use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
 use crate::running::AttemptsInFlight;
 use crate::running::undecrypted::Undecrypted;
+use crate::series::Series;
 use crate::settling::{Outcome, OutcomeQueue};
 use crate::signals::Signals;
 
@@ -56,7 +57,8 @@ impl Worker {
         Arc::new(Self {
             admission: Admission::new(outbox.clone(), settings.max_running, settings.poll_interval),
             in_flight: AttemptsInFlight::default(),
-            outcomes: OutcomeQueue::new(),
+            // A clock that a test turns is the store's.
+            outcomes: OutcomeQueue::new(Series::new(outbox.engine().hand_clock().map(|_| 0))),
             health: Health::new(settings.outage_grace, signals.moment()),
             alarms: Alarms::new(Arc::clone(&known), &id),
             undecrypted: Undecrypted::default(),
@@ -86,11 +88,11 @@ impl Worker {
         self.signals.moment()
     }
 
-    /// Returns the time of the store's clock, as far as this process knows it, in milliseconds since 1970.
-    pub(crate) fn store_millis(&self) -> i64 {
+    /// Returns the time of this process's clock, in milliseconds since 1970.
+    pub(crate) fn clock_millis(&self) -> i64 {
         match self.outbox.engine().hand_clock() {
             Some(clock) => clock.now_millis(),
-            None => Utc::now().timestamp_millis() - self.outcomes.series.offset(),
+            None => Utc::now().timestamp_millis(),
         }
     }
 

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use super::cooldown::{AlertFacts, AlertRow, Checks, News, advanced, news};
-use super::{Alert, AlertKind};
+use super::{Alert, AlertKind, AlertReason};
 use crate::definition::{KeepHistory, Policy};
-use crate::notice::{rfc3339, time_from_millis};
+use crate::notice::{duration_millis, rfc3339, time_from_millis};
 
 /// The cool-down where there is no valid definition.
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
@@ -36,21 +36,26 @@ pub fn advance(
     };
     let alert = kind.map(|kind| {
         alert.kind = kind;
-        complete(&mut alert, row, facts.succeeded);
+        complete(&mut alert, row);
+        let ended = match alert.reason {
+            reason if reason.is_delivery() => facts.succeeded,
+            // Since then this node sees it enabled.
+            AlertReason::Paused => Some(facts.now - duration_millis(checks.lasted.unwrap_or_default())),
+            // The last check that found it.
+            _ => Some(row.last_seen),
+        };
+        if kind == AlertKind::Recovered {
+            alert.lasted_ms = ended.and_then(|ended| u64::try_from(ended - row.opened).ok());
+        }
         alert
     });
     (alert, advanced(row, news, facts.now, cooldown))
 }
 
 /// Fills in the fields that the row of an alert contains.
-fn complete(alert: &mut Alert, row: &AlertRow, succeeded: Option<i64>) {
+fn complete(alert: &mut Alert, row: &AlertRow) {
     alert.more = row.suppressed;
     alert.since = rfc3339(time_from_millis(row.opened));
-    if alert.kind == AlertKind::Recovered {
-        // For a condition, the last check that found it; for failures, the first success.
-        let ended = if alert.reason.is_delivery() { succeeded } else { Some(row.last_seen) };
-        alert.lasted_ms = ended.and_then(|ended| u64::try_from(ended - row.opened).ok());
-    }
     (alert.notice_id, alert.class, alert.description) = (row.notice_id, row.class.clone(), row.description.clone());
     alert.message = row.message.clone().unwrap_or_default();
     alert.node = row.node.clone().unwrap_or_default();
@@ -88,6 +93,16 @@ mod tests {
         assert_eq!(title, None);
         let next = 660_000 + 600_000;
         assert_eq!(row.unwrap().due, Some(next), "the longer nothing happens, the less often it is checked");
+    }
+
+    #[test]
+    fn a_pause_lasted_until_the_definition_was_enabled() {
+        let row = AlertRow { opened: 0, last_notified: Some(0), last_seen: 0, ..AlertRow::default() };
+        let checks = Checks { interval: Duration::from_secs(60), lasted: Some(Duration::from_secs(240)) };
+        let facts = AlertFacts { now: 86_640_000, succeeded: None, still_failing: true };
+        let alert = Alert::new(AlertKind::Raised, AlertReason::Paused, "sync", "");
+        let (alert, row) = advance(alert, &row, facts, NotifyDef::new("sync").policy().ok().as_ref(), checks);
+        assert_eq!((alert.unwrap().title().as_str(), row), ("sync: recovered after 24 h 0 min", None));
     }
 
     #[test]

@@ -98,12 +98,13 @@ pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     Raised { row: new, notify }
 }
 
-/// Returns for how long alarms are suppressed, in milliseconds: the cool-down, or, for a condition (which each check finds
-/// again), the time it had lasted at the last alert, up to a day.
+/// Returns for how long alarms are suppressed, in milliseconds: the cool-down, or, for a condition that each check finds
+/// again, the time it had lasted at the last alert, up to a day.
 fn pause(row: &AlertRow, reason: AlertReason, cooldown: Duration) -> i64 {
     let cooldown = millis(cooldown);
     let lasted = row.last_notified.map_or(0, |notified| notified.saturating_sub(row.opened));
-    if reason.is_delivery() { cooldown } else { lasted.clamp(cooldown, LONGEST_PAUSE.max(cooldown)) }
+    let is_found_again = !reason.is_delivery() && reason != AlertReason::Paused;
+    if is_found_again { lasted.clamp(cooldown, LONGEST_PAUSE.max(cooldown)) } else { cooldown }
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -167,8 +168,17 @@ pub fn news(
         return News::Stale;
     }
     let quiet = facts.now.saturating_sub(row.last_seen);
+    let notified = row.last_notified.unwrap_or(row.opened);
+    let silence_ended = row.silenced_until.is_some();
+    let due = silence_ended || facts.now >= notified.saturating_add(pause(row, reason, cooldown));
+    let more = row.suppressed > 0 && row.acknowledged_by.is_none();
     if !reason.is_delivery() && checks.lasted.is_none() {
-        return if quiet >= STALE { News::Stale } else { News::Quiet(cooldown) };
+        // No node checks a definition that is paused. That it was paused again is news.
+        return match () {
+            () if more && due && reason == AlertReason::Paused => News::Digest,
+            () if quiet >= STALE => News::Stale,
+            () => News::Quiet(cooldown),
+        };
     }
     let over = match reason.is_delivery() {
         // One success among failures is no recovery.
@@ -179,10 +189,7 @@ pub fn news(
     };
     if over {
         News::Recovered
-    } else if row.suppressed > 0 && row.acknowledged_by.is_none() {
-        let notified = row.last_notified.unwrap_or(row.opened);
-        let silence_ended = row.silenced_until.is_some();
-        let due = silence_ended || facts.now >= notified.saturating_add(pause(row, reason, cooldown));
+    } else if more {
         // The end of a condition is reported soon; that it continues is reported less and less often.
         if due || reason.is_delivery() { News::Digest } else { News::Quiet(cooldown) }
     } else if quiet >= STALE {

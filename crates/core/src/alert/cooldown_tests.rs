@@ -170,6 +170,30 @@ fn a_lasting_condition_is_reported_at_growing_intervals() {
 }
 
 #[test]
+fn each_pause_of_a_definition_is_reported_and_over_once_it_is_enabled() {
+    let paused = |row: &AlertRow, now| raise(row, 1, &Alarm { reason: AlertReason::Paused, ..alarm() }, now);
+    let look = |row: &AlertRow, now, lasted| {
+        let facts = AlertFacts { now, succeeded: None, still_failing: true };
+        news(row, AlertReason::Paused, facts, true, Checks { lasted, ..CHECKS }, COOLDOWN)
+    };
+    let first = paused(&AlertRow::default(), 0);
+    assert!(first.notify);
+    assert_eq!(look(&first.row, 60 * MINUTE, None), News::Quiet(COOLDOWN), "one alert, however long it stays paused");
+    assert_eq!(look(&first.row, 8 * 86_400_000, None), News::Stale);
+    let again = paused(&first.row, 2 * MINUTE);
+    assert!(!again.notify);
+    assert_eq!(look(&again.row, 4 * MINUTE, None), News::Quiet(COOLDOWN));
+    assert_eq!(look(&again.row, 5 * MINUTE, None), News::Digest);
+    let known = AlertRow { acknowledged_by: Some("alice".to_owned()), ..again.row };
+    assert_eq!(look(&known, 5 * MINUTE, None), News::Quiet(COOLDOWN));
+    let later = paused(&first.row, 120 * MINUTE);
+    assert!(later.notify && paused(&later.row, 130 * MINUTE).notify, "each is an event of its own");
+    let enabled_for = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    assert_eq!(look(&later.row, 130 * MINUTE, enabled_for(3)), News::Recovered);
+    assert_ne!(look(&later.row, 130 * MINUTE, enabled_for(2)), News::Recovered);
+}
+
+#[test]
 fn a_digest_resets_the_count_and_an_end_deletes_the_row() {
     let row = AlertRow { suppressed: 5, last_seen: 9, due: Some(10), ..opened_at(0) };
     let digest = advanced(&row, News::Digest, 20, COOLDOWN).unwrap();

@@ -149,12 +149,16 @@ impl Alert {
             AlertReason::Clock => "a clock is far off".to_owned(),
             AlertReason::CircuitOpen => "has an open circuit: its notices wait".to_owned(),
             AlertReason::Locked => "waits for a row that another session has locked".to_owned(),
+            AlertReason::Paused => "was paused, because its receiver wants no more notices".to_owned(),
         };
         match self.kind {
             AlertKind::Raised => format!("{name}: {what}"),
             AlertKind::Digest if self.reason.is_delivery() => {
                 let failures = if self.more == 1 { "failure" } else { "failures" };
                 format!("{name}: {} more {failures} since {}", self.more, minute(&self.since))
+            }
+            AlertKind::Digest if self.reason == AlertReason::Paused => {
+                format!("{name}: {what}, again since {}", minute(&self.since))
             }
             AlertKind::Digest => format!("{name}: still {what}, since {}", minute(&self.since)),
             AlertKind::Recovered if self.lasted_ms.is_none() => format!("{name}: no more failures"),
@@ -244,6 +248,10 @@ mod tests {
         (alert.kind, alert.lasted_ms) = (AlertKind::Recovered, Some(47 * 60_000));
         assert_eq!(alert.title(), "sync: recovered after 47 min");
         assert_eq!(Alert { lasted_ms: None, ..alert.clone() }.title(), "sync: no more failures");
+        let paused = |kind| Alert { kind, reason: AlertReason::Paused, ..alert.clone() }.title();
+        let why = "sync: was paused, because its receiver wants no more notices";
+        assert_eq!(paused(AlertKind::Raised), why);
+        assert_eq!(paused(AlertKind::Digest), format!("{why}, again since 2026-11-21 10:42 UTC"));
         assert!(alert.text().contains("message: connection refused"), "{}", alert.text());
     }
 

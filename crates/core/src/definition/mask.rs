@@ -10,6 +10,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::NotifyDef;
+use super::spelled::replaced;
 use crate::cipher::{ENCRYPTED, is_encrypted};
 use crate::notice::{NoticeRecord, Response};
 
@@ -115,10 +116,10 @@ impl Mask {
     }
 
     /// Returns a text, such as the message of an error, without the masked values of `param`: texts and numbers of at least three
-    /// characters. If the parameter cannot be read, nothing of the text is left.
+    /// characters, also where the text spells them with other escapes of JSON (`\u00e9`, `\/`). If the parameter cannot be read, nothing
+    /// of the text is left.
     pub fn without_values_of(&self, param: &str, text: String) -> String {
-        let Some((_, values)) = self.apply(param) else { return MASKED.to_owned() };
-        values.iter().fold(text, |text, value| text.replace(value, MASKED))
+        self.apply(param).map_or_else(|| MASKED.to_owned(), |(_, values)| replaced(&text, &values, MASKED))
     }
 
     /// Returns a response as people see it. It may repeat the parameter, so a body that is a JSON object or array is masked like a
@@ -133,12 +134,12 @@ impl Mask {
         response.shown(status, body)
     }
 
-    /// Returns the masked parameter, and the texts and numbers that were masked, the longest first.
+    /// Returns the masked parameter, and the texts and numbers that were masked.
     fn apply(&self, param: &str) -> Option<(String, Vec<String>)> {
         let paths: Vec<&[Step]> = self.0.iter().map(Vec::as_slice).collect();
         let (mut shown, mut values) = (String::with_capacity(param.len()), Vec::new());
         mask(serde_json::from_str::<&RawValue>(param).ok()?.get(), &paths, DEEPEST, &mut shown, &mut values)?;
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.sort_unstable();
         values.dedup();
         Some((shown, values))
     }

@@ -130,6 +130,25 @@ fn a_json_response_is_masked_like_a_parameter_and_another_as_a_whole() {
 }
 
 #[test]
+fn a_response_that_spells_a_masked_value_with_other_escapes_is_masked() {
+    let mask: Mask = r#"["$.name"]"#.parse().unwrap();
+    let param = "{\"name\":\"José \\\"Pepe\\\" a/b\"}";
+    for echo in [
+        r#"José \"Pepe\" a/b"#,
+        r#"Jos\u00e9 \"Pepe\" a\/b"#,
+        r"Jos\u00E9 \u0022Pepe\u0022 a\u002fb",
+        r#"{\"name\":\"Jos\\u00e9 \\\"Pepe\\\" a\\/b\"}"#,
+    ] {
+        let body = format!(r#"{{"echo":"{echo}","ok":false}}"#);
+        let shown = mask.masked_response(param, Response::new(422).body(&body)).body_text().unwrap().to_owned();
+        assert!(!shown.contains("Jos") && !shown.contains("Pepe") && shown.contains("***"), "{body}: {shown}");
+        assert!(serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{shown}");
+        let message = mask.without_values_of(param, format!("refused: {body}"));
+        assert_eq!(message, format!("refused: {shown}"));
+    }
+}
+
+#[test]
 fn people_see_responses_by_the_mask_as_it_is_now() {
     let mut record = NoticeRecord::new(7, 1, Status::Failed, r#"{"card":"4111222"}"#.to_owned(), DateTime::UNIX_EPOCH);
     let response = Response::new(422).body("refused: 4111222");

@@ -22,7 +22,11 @@ mod rules_tests;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod set_column;
+mod spelled;
 mod target;
+#[cfg(feature = "toml")]
+mod to_toml;
 mod version;
 mod window;
 #[cfg(test)]
@@ -40,7 +44,7 @@ pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
 pub use target::TargetFilter;
 pub(crate) use version::for_people;
-pub(crate) use version::{APPLICATION, CREATED};
+pub(crate) use version::{APPLICATION, CREATED, PAUSED};
 pub use version::{BY_HAND, DefVersion, StoredVersion, by_hand, unseen};
 pub use window::SendWindow;
 

@@ -50,8 +50,65 @@ impl FromStr for TargetFilter {
         }
         // In parentheses, so that the text can end neither the expression nor the query.
         let path = JsonPath::parse(&format!("$[?({text})]")).map_err(|error| format!("{EXPECTED}; {error}"))?;
+        if let Some(pattern) = patterns(text).into_iter().find(|pattern| !is_regex(pattern)) {
+            return Err(format!("{EXPECTED}; the pattern {pattern} is no regular expression"));
+        }
         Ok(Self { text: text.to_owned(), path })
     }
+}
+
+/// Returns the literals that are the second argument of `match` or `search`, with their quotes.
+fn patterns(text: &str) -> Vec<&str> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    // For each open bracket: whether it has the arguments of such a call.
+    let mut calls = Vec::new();
+    while let Some(letter) = text[at..].chars().next() {
+        let before = text[..at].trim_end();
+        match letter {
+            '(' => {
+                let name = text[..at].rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).next();
+                calls.push(matches!(name, Some("match" | "search")));
+            }
+            '[' => calls.push(false),
+            ')' | ']' => _ = calls.pop(),
+            '\'' | '"' => {
+                let length = literal_length(&text[at..], letter);
+                if calls.last() == Some(&true)
+                    && before.ends_with(',')
+                    && text[at + length..].trim_start().starts_with(')')
+                {
+                    found.push(&text[at..at + length]);
+                }
+                at += length;
+                continue;
+            }
+            _ => {}
+        }
+        at += letter.len_utf8();
+    }
+    found
+}
+
+/// Returns the length of the literal with which a text begins, in bytes.
+fn literal_length(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, letter) in text.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if letter == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Returns whether a literal is a regular expression: with nothing as an alternative it matches the empty text. One that cannot be read matches
+/// nothing, so its filter would silently refuse all notices.
+fn is_regex(literal: &str) -> bool {
+    let (quote, rest) = literal.split_at(1);
+    let query = JsonPath::parse(&format!("$[?match('', {quote}|{rest})]"));
+    query.is_ok_and(|query| !query.query(&Value::Array(vec![Value::Null])).is_empty())
 }
 
 impl TargetFilter {

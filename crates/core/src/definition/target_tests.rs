@@ -38,6 +38,31 @@ fn parameter_that_cannot_be_read_gets_through() {
 }
 
 #[test]
+fn pattern_that_is_no_regular_expression_is_refused() {
+    for text in [
+        "match(@.a, '[')",
+        "!search(@.a, \"a(\")",
+        "@.b == 1 || match(value(@.items[?search(@.x, '*')].y), 'a' )",
+        "match(@.a, 'ok') && search( @.b , 'a\\\\' )",
+        r"search(@.a, '\u005b')",
+    ] {
+        let error = text.parse::<TargetFilter>().unwrap_err();
+        assert!(error.contains("is no regular expression"), "{text}: {error}");
+    }
+    for text in [
+        "match(@.a, '[(]')",
+        r"search(@.a, 'it\'s [\']') && match(@['(,'], '')",
+        "@.a == ', [' || search(@.a, \"'\")",
+        "match(@.a, @.b)",
+        "match('[', @.b)",
+        "@.match == '['",
+    ] {
+        assert!(text.parse::<TargetFilter>().is_ok(), "{text}: {:?}", text.parse::<TargetFilter>());
+    }
+    assert!(!accepts("match(@.a, @.b)", r#"{"a":"[","b":"["}"#), "a pattern of the parameter");
+}
+
+#[test]
 fn text_that_is_no_expression_is_refused() {
     for text in ["amount > 100", "@.amount >", "@.a)] , $[?(@.b", "$.a]", "@.a == undefined", "1", "@.amount + 1 > 2"] {
         let error = text.parse::<TargetFilter>().unwrap_err();

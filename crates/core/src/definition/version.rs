@@ -16,6 +16,8 @@ use crate::built_in::is_built_in;
 pub(crate) const APPLICATION: &str = "application";
 /// The act of a version whose row was created by the library.
 pub(crate) const CREATED: &str = "created";
+/// The act of a version by which a sweeper paused the definition.
+pub(crate) const PAUSED: &str = "paused";
 /// The act of a version that was found in the table, because a person edited the row by SQL.
 pub const BY_HAND: &str = "by hand";
 /// The key beside the columns that marks the row as deleted.
@@ -33,7 +35,7 @@ pub struct DefVersion {
     pub time: DateTime<Utc>,
     /// The author.
     pub who: String,
-    /// The kind of change: `created`, `edited`, `deleted`, `rolled back to 3`, `by hand`.
+    /// The kind of change: `created`, `edited`, `deleted`, `rolled back to 3`, `paused`, `by hand`.
     pub act: String,
     /// The row at that time. Columns that did not exist have their defaults; `delete_time` is set if it was deleted.
     pub row: NotifyDef,
@@ -77,8 +79,8 @@ impl StoredVersion {
 
     /// Returns the audit entry of this version. It names the changed columns without their values, because the version has
     /// them. A first version is in the audit only if an operator created the row: those of the application, of sweepers (the built-in
-    /// definitions) and of plain SQL change nothing that was there.
-    pub fn audit(&self, last: Option<&Self>) -> Option<AuditEntry> {
+    /// definitions) and of plain SQL change nothing that was there. `reason`: why it was changed, if that is known.
+    pub fn audit(&self, last: Option<&Self>, reason: Option<&str>) -> Option<AuditEntry> {
         let row = self.row().ok()?;
         let mut detail = format!("definition {:?}, version {}", row.name, self.version);
         match last {
@@ -89,6 +91,9 @@ impl StoredVersion {
             }
             None if self.act == CREATED && self.who != APPLICATION && !is_built_in(&row.name) => {}
             None => return None,
+        }
+        if let Some(reason) = reason {
+            detail = format!("{detail}; reason: {reason}");
         }
         let mut entry = AuditEntry::new(self.time, self.who.as_str(), self.act.as_str());
         (entry.def_id, entry.detail) = (Some(self.def_id), Some(detail));
@@ -301,9 +306,12 @@ mod tests {
         let text = |text: &str| ColumnValue::Text(Some(text.to_owned()));
         assert_eq!(shown[0].differences[0], ("timeout", text("30s"), text("1s")));
         assert!(shown[1].differences.is_empty());
-        assert!(first.audit(None).is_none());
-        let entry = second.audit(Some(&first)).unwrap();
-        assert_eq!(entry.detail.as_deref(), Some("definition \"sync\", version 2: timeout, handler_config"));
+        assert!(first.audit(None, None).is_none());
+        let entry = second.audit(Some(&first), None).unwrap();
+        let detail = "definition \"sync\", version 2: timeout, handler_config";
+        assert_eq!(entry.detail.as_deref(), Some(detail));
+        let reasoned = second.audit(Some(&first), Some("410 Gone")).unwrap();
+        assert_eq!(reasoned.detail, Some(format!("{detail}; reason: 410 Gone")));
         assert_eq!((entry.def_id, entry.notice_id, entry.act.as_str()), (Some(7), None, "edited"));
     }
 }

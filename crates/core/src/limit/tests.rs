@@ -1,10 +1,12 @@
 //! The decisions of [`super`]: tables, and properties over any order of claims.
 
+use chrono::DateTime;
 use proptest::prelude::*;
 
 use super::breaker::fold;
 use super::*;
 use crate::alarm::{Alarm, Cause};
+use crate::notice::{OwnLimits, Status};
 use crate::transition::Event;
 use crate::{AlertReason, ErrorClass};
 
@@ -178,6 +180,17 @@ fn a_shortened_pause_or_a_clock_set_back_keeps_no_circuit_open() {
     let open = LimitRow { open_until: Some(START + 3_600_000), ..LimitRow::default() };
     assert_eq!(free(&open, &breaking(3), START), Ok(1));
     assert_eq!(free(&open, &Quota { breaker: None, ..rate("5/1s") }, START), Ok(5), "a breaker that was taken away");
+}
+
+#[test]
+fn an_expired_notice_uses_up_no_place() {
+    let claimed = |id, expires_at| {
+        let mut notice = ClaimedNotice::new(id, 1, Status::Sending, String::new(), DateTime::UNIX_EPOCH);
+        notice.own = OwnLimits::new(None, expires_at);
+        notice
+    };
+    let (past, later) = (DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH + PAUSE);
+    assert_eq!(attempted(&[claimed(1, None), claimed(2, Some(past)), claimed(3, Some(later))]), [1, 3]);
 }
 
 #[test]

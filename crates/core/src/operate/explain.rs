@@ -1,4 +1,4 @@
-//! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
+//! [`Why`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::store::Paused;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(tag = "why", rename_all = "snake_case")]
-pub enum Explanation {
+pub enum Why {
     /// There is no such notice: it never existed, its transaction was rolled back, or it was purged.
     NotFound,
     /// It has ended.
@@ -164,7 +164,7 @@ pub enum Explanation {
     },
 }
 
-impl Explanation {
+impl Why {
     /// Returns why `notice` is not sent yet.
     pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
         let now = around.now;
@@ -262,7 +262,7 @@ fn answered(f: &mut fmt::Formatter<'_>, response: Option<&Response>) -> fmt::Res
     response.map_or(Ok(()), |response| write!(f, "; its receiver answered {response}"))
 }
 
-impl fmt::Display for Explanation {
+impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
             0 => "no node is alive".to_owned(),

@@ -1,4 +1,4 @@
-//! [`ExplainContext`]: the data beside a notice by which [`super::Explanation`] says why it waits.
+//! [`ExplainContext`]: the data beside a notice by which [`super::Why`] says why it waits.
 
 use chrono::{DateTime, Utc};
 

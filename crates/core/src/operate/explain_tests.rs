@@ -1,4 +1,4 @@
-//! Explanations of single notices.
+//! Whys of single notices.
 
 use super::*;
 use crate::definition::InForce;
@@ -8,7 +8,7 @@ fn of(row: NotifyDef) -> Explained {
     Explained { followed: InForce { row, problem: None }, has_targets: false }
 }
 
-fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Explanation {
+fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Why {
     let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), DateTime::UNIX_EPOCH);
     notice.next_call_time = next;
     let context = ExplainContext {
@@ -19,13 +19,13 @@ fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTim
         send_limits: SendLimits::default(),
         sending: 0,
     };
-    Explanation::of(&notice, &context)
+    Why::of(&notice, &context)
 }
 
 #[test]
 fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
     let missing = explained(Status::Failed, None, Some(DateTime::UNIX_EPOCH));
-    assert_eq!(missing, Explanation::DefinitionMissing { def_id: 3 });
+    assert_eq!(missing, Why::DefinitionMissing { def_id: 3 });
     let wrong = NotifyDef::new("sync").timeout("soon").enabled(false);
     let text = explained(Status::NotSent, Some(wrong), Some(DateTime::UNIX_EPOCH)).to_string();
     assert!(text.contains("sync is invalid: timeout = \"soon\""), "{text}");
@@ -34,7 +34,7 @@ fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
 #[test]
 fn an_ack_without_a_deadline_is_awaited_for_ever() {
     let waits = explained(Status::AwaitingAck, None, None);
-    assert_eq!(waits, Explanation::AwaitingAck { until: None });
+    assert_eq!(waits, Why::AwaitingAck { until: None });
     assert!(waits.to_string().ends_with("without a deadline"));
 }
 
@@ -46,13 +46,13 @@ fn outside_of_its_window_a_due_notice_waits_for_it_to_open() {
     assert_eq!(waits.to_string(), text);
     let open =
         explained(Status::Failed, Some(NotifyDef::new("sync").send_window("00:00-06:00")), Some(DateTime::UNIX_EPOCH));
-    assert_eq!(open, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
+    assert_eq!(open, Why::NoNode { since: DateTime::UNIX_EPOCH });
 }
 
 #[test]
 fn without_a_node_a_due_notice_waits_for_one() {
     let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), Some(DateTime::UNIX_EPOCH));
-    assert_eq!(waits, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
+    assert_eq!(waits, Why::NoNode { since: DateTime::UNIX_EPOCH });
     assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper is running: start one");
 }
 
@@ -71,7 +71,7 @@ fn limits_of_a_notice_are_part_of_the_explanation() {
             send_limits: SendLimits::default(),
             sending: 0,
         };
-        Explanation::of(&notice, &context).to_string()
+        Why::of(&notice, &context).to_string()
     };
     let own = |tries, expires| OwnLimits::new(tries, expires);
     for (status, failures, next, own, expected) in [

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::explain::Explanation;
 use super::explain_context::{ExplainContext, Explained};
+use super::explanation::Explanation;
 use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, parts_of};
 use crate::ack::{AckResult, Reply};
@@ -17,7 +17,7 @@ use crate::outbox::AnyOutbox;
 use crate::store::Position;
 use crate::store::Switch;
 use crate::store::verb::{Verb, VerbResult};
-use crate::store::{DefinitionCounts, NODE_LIVES, QueueSlice, SeenNode, Stores};
+use crate::store::{DefinitionCounts, NODE_LIVES, Paused, QueueSlice, SeenNode, Stores};
 
 /// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
@@ -220,6 +220,14 @@ impl Operator {
         self.switch(&Switch::Resume).await
     }
 
+    /// Returns by which operator, since when and why everything is paused; `None`: it is not.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn paused(&self) -> Result<Option<Paused>> {
+        Ok(self.stores().definitions.send_limits().await?.paused)
+    }
+
     async fn switch(&self, switch: &Switch) -> Result<bool> {
         let turned = self.stores().operate.switch(switch, &self.who).await?;
         self.outbox.engine().edited();
@@ -235,12 +243,12 @@ impl Operator {
         Ok(self.stores().browse.counts().await?)
     }
 
-    /// Returns why a notice is not sent yet, or how it ended.
+    /// Returns why a notice is not sent yet, or how it ended, and its tag.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn explain(&self, id: i64) -> Result<Explanation> {
-        let Some((notice, definition)) = self.seen(id).await? else { return Ok(Explanation::NotFound) };
+        let Some((notice, definition)) = self.seen(id).await? else { return Ok(Explanation::not_found()) };
         let ahead = match notice.ordering_key {
             Some(_) if !notice.status.is_final() => self.stores().browse.ahead(&notice).await?,
             _ => None,

@@ -1,4 +1,4 @@
-//! The series of a definition, or of all: what its attempts came to, in steps of minutes.
+//! The series of a definition, or of all: counts and durations of its attempts, in steps of minutes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct SeriesPoint {
 const MOST: i64 = 10_000;
 
 impl Operator {
-    /// Returns what the attempts of a definition came to, or those of all definitions, from `from` (rounded down to a minute) up to
+    /// Returns counts and durations of the attempts of a definition, or of all definitions, from `from` (rounded down to a minute) up to
     /// `until`, in steps, summed over all nodes. A step in which nothing happened has zeros. Each node writes its minutes once a
     /// minute, so the last one grows. `notify.purge` deletes old minutes.
     ///

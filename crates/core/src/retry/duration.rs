@@ -21,7 +21,10 @@ pub(crate) const EXPECTED: &str = "a duration such as `5s` or `1h 30m`";
 
 /// Parses a text that is one duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`]. The error says what was
 /// expected.
-pub(crate) fn read(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What was expected instead.
+pub fn read(text: &str) -> Result<Duration, String> {
     parse(Piece::new(text)).map_err(|error| match error {
         IntervalError::Malformed { expected, .. } => expected,
         other => other.to_string(),

@@ -12,7 +12,7 @@ mod interval;
 mod parse;
 mod piece;
 
-pub use duration::{MAX_DELAY, MIN_DELAY};
+pub use duration::{MAX_DELAY, MIN_DELAY, read as read_duration};
 pub use error::IntervalError;
 pub use interval::{DEFAULT_RETRIES, RetryInterval};
 

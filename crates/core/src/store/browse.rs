@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Only, Position, RefusedConfig, SeriesCounts, SeriesQuery};
 use crate::error::StoreError;
+use crate::finding::Finding;
 use crate::notice::{NoticeRecord, OwnLimits, Status};
 
 /// Reading for people.
@@ -64,6 +65,9 @@ pub trait BrowseStore: Send + Sync + 'static {
 
     /// Returns entries of the audit and their positions, the latest first.
     async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError>;
+
+    /// Examines the server: its version and settings, the schema, rights, old transactions. A check that fails is a finding.
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError>;
 }
 
 /// Notices of one definition and status, sorted by time: for ended ones when they ended, for live ones when they are due next.

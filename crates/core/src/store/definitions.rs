@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::SendLimits;
-use crate::definition::{CREATED, NotifyDef, StoredVersion};
+use super::{Alarm, SendLimits};
+use crate::definition::{CREATED, NotifyDef, PAUSED, StoredVersion};
 use crate::error::StoreError;
 
 /// Definitions: reading, editing, versions.
@@ -54,6 +54,17 @@ pub enum Edit {
         /// The version that is restored.
         version: i64,
     },
+    /// As [`Self::Replace`]: a sweeper pauses a definition whose receiver wants no more notices.
+    Pause {
+        /// The row as the sweeper saw it.
+        seen: NotifyDef,
+        /// The row, disabled.
+        new: NotifyDef,
+        /// What the receiver answered, for the audit.
+        reason: String,
+        /// The alarm about it, raised in the same transaction.
+        alarm: Option<Alarm>,
+    },
     /// Marks a row as deleted if it still is what the editor saw, and frees its name.
     Delete {
         /// The row as the editor saw it.
@@ -68,7 +79,24 @@ impl Edit {
             Self::Create(_) => CREATED.to_owned(),
             Self::Replace { .. } => "edited".to_owned(),
             Self::RollBack { version, .. } => format!("rolled back to {version}"),
+            Self::Pause { .. } => PAUSED.to_owned(),
             Self::Delete { .. } => "deleted".to_owned(),
+        }
+    }
+
+    /// Returns why it was done, for the audit.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Pause { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the alarm that it raises.
+    pub fn alarm(&self) -> Option<&Alarm> {
+        match self {
+            Self::Pause { alarm, .. } => alarm.as_ref(),
+            _ => None,
         }
     }
 }

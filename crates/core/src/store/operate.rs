@@ -30,6 +30,10 @@ pub trait OperateStore: Send + Sync + 'static {
     /// Adds a notice of a definition in a transaction of its own, due at once. Returns its id.
     async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError>;
 
+    /// Adds a notice of a definition that is due at once and has the tag [`TEST_TAG`](crate::test_mark::TEST_TAG), and writes an audit
+    /// entry ([`AuditEntry::of_test`]), in one transaction. Returns its id.
+    async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError>;
+
     /// Replaces the parameter of a notice that is being sent under this fence. Returns false, and changes nothing, if it is no longer.
     async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError>;
 

@@ -228,7 +228,7 @@ pub enum Purge {
     Series {
         /// Only those that began longer ago than this.
         older_than: Duration,
-        /// The maximum number of rows; a store that keeps days together deletes whole days.
+        /// The maximum number of rows; a store that keeps hours together deletes whole hours.
         limit: usize,
     },
     /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 
@@ -11,10 +11,10 @@ use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident: $fold:ident,)+) => {
         /// The counters of one minute, or of a longer step. Outcomes of alerts and housekeeping are not counted.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub struct SeriesCounts {
-            $($(#[$doc])* #[serde(default)] pub $name: u64,)+
+            $($(#[$doc])* pub $name: u64,)+
         }
 
         impl SeriesCounts {

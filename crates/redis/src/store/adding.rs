@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use chrono::DateTime;
 use solid_notify_core::dispatch::FirstAttemptSender;
+use solid_notify_core::store::AuditEntry;
+use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::{NewNotice, StoreError};
 
 use super::given::{self, DueTime, Text};
 use super::row::is_true;
-use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member, notice_id};
+use super::{AGAIN, AT_ONCE, CHANGE, INSERT, LOOK, RedisStore, busy, codec, def_of, member, notice_id, pause};
 
 /// The ids of definitions, and the numbers of new notices.
 pub(crate) struct Numbered {
@@ -101,6 +104,26 @@ impl RedisStore {
         let insert = given::Insert { call: &call, notices: vec![notice] };
         let _: Vec<String> = self.run(&INSERT, def_id, &insert, "adding a bulk act").await?;
         Ok(id)
+    }
+
+    /// Adds a test, due at once, with its entry in the audit; returns its id.
+    pub(super) async fn add_marked(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
+        const DOING: &str = "adding a test";
+        let call = format!("{:x}", fastrand::u64(..));
+        // A number is taken only where the node that counts them lost its last steps in a failover.
+        for round in 0..AGAIN {
+            pause(round).await;
+            let number = self.common(&given::Common::Numbers { wanted: 1 }, "taking a number for a notice").await?;
+            let id = notice_id(number, def_id);
+            let entry = AuditEntry::of_test(DateTime::UNIX_EPOCH, who, def_id, id);
+            let (call, audit) = (call.clone(), codec::audit_text(&entry));
+            let test = given::Change::Test { member: member(id), param, tag: TEST_TAG, call, audit };
+            let reply: String = self.run(&CHANGE, def_id, &test, DOING).await?;
+            if reply == "done" {
+                return Ok(id);
+            }
+        }
+        Err(busy(DOING))
     }
 
     /// Returns the notice that has this dedupe key.

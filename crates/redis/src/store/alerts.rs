@@ -78,6 +78,7 @@ impl RedisStore {
                 seen_arrived: &seen.arrived,
                 new_arrived: Text(*upto),
                 notice,
+                edit: None,
             };
             let common = self.keys.common();
             let write = given::Alert { common: &common, field: &field, source: from.map(Text), what };
@@ -87,6 +88,29 @@ impl RedisStore {
             }
         }
         Err(busy(DOING))
+    }
+
+    /// Writes the edit of a definition, and raises the alarm that it causes in the same script. Returns the reply to the edit, or
+    /// `conflict` where another alarm came meanwhile.
+    pub(super) async fn edit_and_raise(&self, edit: given::Edit<'_>, alarm: &Alarm) -> Result<String, StoreError> {
+        let (common, field) = (self.keys.common(), field(alarm.def_id, alarm.reason));
+        let seen = self.alert_at(alarm.alert_def, &field, None).await?;
+        let raised = raise(&codec::alert_row(&seen.text).unwrap_or_default(), 1, alarm, seen.now);
+        let notice = match raised.notify {
+            true => Some(self.notice(alarm.alert_def, alarm.to_alert(seen.now).to_json()).await?),
+            false => None,
+        };
+        let what = AlertWhat::Write {
+            seen_row: &seen.text,
+            new_row: Some(codec::alert_text(&raised.row)),
+            due: raised.row.due,
+            seen_arrived: "",
+            new_arrived: Text(0),
+            notice,
+            edit: Some(Box::new(edit)),
+        };
+        let write = given::Alert { common: &common, field: &field, source: None, what };
+        self.run(&ALERT, alarm.alert_def, &write, DOING).await
     }
 
     /// Raises the alarms that a definition has numbered, in the order of their numbers.
@@ -134,6 +158,7 @@ impl RedisStore {
             seen_arrived: "",
             new_arrived: Text(0),
             notice,
+            edit: None,
         };
         let write = given::Alert { common: &common, field: &field, source: None, what };
         let reply: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;

@@ -12,7 +12,7 @@ use solid_notify_core::definition::{
 };
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{DefinitionStore, Edit, Edited, SendLimits};
+use solid_notify_core::store::{Alarm, DefinitionStore, Edit, Edited, SendLimits};
 
 use super::given::{self, Text};
 use super::row::{definition, fields};
@@ -47,10 +47,18 @@ impl Kept {
         Self { versions: Vec::new(), audit: Vec::new() }
     }
 
-    fn keep(&mut self, seen: &SeenRow, row: &NotifyDef, act: &str, who: &str, now: DateTime<Utc>) {
+    /// Keeps a version of the row, unless it equals the last version: what was done, and why, if that is known.
+    fn keep(
+        &mut self,
+        seen: &SeenRow,
+        row: &NotifyDef,
+        (act, reason): (&str, Option<&str>),
+        who: &str,
+        now: DateTime<Utc>,
+    ) {
         let last = self.versions.last().or(seen.last.as_ref());
         let Some(version) = StoredVersion::after(last, row, act, who, now) else { return };
-        self.audit.extend(version.audit(last).as_ref().map(codec::audit_text));
+        self.audit.extend(version.audit(last, reason).as_ref().map(codec::audit_text));
         self.versions.push(version);
     }
 }
@@ -98,7 +106,7 @@ impl RedisStore {
                     (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
                     (SeenRow::unborn(id), row)
                 }
-                Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+                Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } | Edit::Pause { seen, new, .. } => {
                     let mut new = new.clone();
                     new.delete_time = None;
                     match replaceable(rows, seen, new, now)? {
@@ -119,20 +127,27 @@ impl RedisStore {
             };
             let mut kept = Kept::nothing();
             if let Some(row) = &seen.row {
-                kept.keep(&seen, row, BY_HAND, &by_hand(who), now);
+                kept.keep(&seen, row, (BY_HAND, None), &by_hand(who), now);
             }
-            kept.keep(&seen, &new, &edit.act(), who, now);
+            kept.keep(&seen, &new, (&edit.act(), edit.reason()), who, now);
             new.id = seen.id;
-            if self.write_row(&seen, &kept, Some(&new)).await? {
+            if self.write_row(&seen, &kept, Some(&new), edit.alarm()).await? {
                 return Ok(Edited::Stored(new));
             }
         }
         Err(busy(DOING))
     }
 
-    /// Writes a row. Returns false where it has changed since it was read, or its name is taken.
-    async fn write_row(&self, seen: &SeenRow, kept: &Kept, row: Option<&NotifyDef>) -> Result<bool, StoreError> {
-        let edit = given::Common::Edit {
+    /// Writes a row, and raises the alarm that this causes. Returns false where it has changed since it was read, or its name is
+    /// taken.
+    async fn write_row(
+        &self,
+        seen: &SeenRow,
+        kept: &Kept,
+        row: Option<&NotifyDef>,
+        alarm: Option<&Alarm>,
+    ) -> Result<bool, StoreError> {
+        let edit = given::Edit {
             id: Text(seen.id),
             seen_fingerprint: &seen.fingerprint,
             seen_versions: seen.versions,
@@ -140,7 +155,10 @@ impl RedisStore {
             audit: &kept.audit,
             row: row.map(|row| fields(row).into_iter().collect()),
         };
-        let reply: String = self.common(&edit, DOING).await?;
+        let reply = match alarm {
+            Some(alarm) => self.edit_and_raise(edit, alarm).await?,
+            None => self.common(&given::Common::Edit(edit), DOING).await?,
+        };
         Ok(reply == "done")
     }
 
@@ -162,8 +180,8 @@ impl RedisStore {
                 let gone = || seen.last.as_ref().and_then(|version| version.gone(now));
                 let Some(row) = seen.row.clone().or_else(gone) else { continue };
                 let mut kept = Kept::nothing();
-                kept.keep(seen, &row, BY_HAND, &by_hand(seen_by), now);
-                all &= kept.versions.is_empty() || self.write_row(seen, &kept, None).await?;
+                kept.keep(seen, &row, (BY_HAND, None), &by_hand(seen_by), now);
+                all &= kept.versions.is_empty() || self.write_row(seen, &kept, None, None).await?;
             }
             if all {
                 return Ok(true);

@@ -128,12 +128,30 @@ impl RedisStore {
                 if is_parent || !row.and_then(|row| row.delete_time).is_some_and(old) {
                     return Ok(Vec::new());
                 }
-                let dropped: i64 = self.run(&CHANGE, *def_id, &given::Change::Drop, DOING).await?;
-                if dropped == 0 {
-                    return Ok(Vec::new());
+                loop {
+                    let dropped: String = self.run(&CHANGE, *def_id, &given::Change::Drop, DOING).await?;
+                    match dropped.as_str() {
+                        "kept" => return Ok(Vec::new()),
+                        "more" => continue,
+                        "damaged" => self.erase(*def_id).await?,
+                        _ => {}
+                    }
+                    break;
                 }
                 let _: String = self.common(&given::Common::Forget { id: Text(*def_id) }, DOING).await?;
                 Ok(vec![Purged { id: *def_id, ..Purged::default() }])
+            }
+        }
+    }
+
+    /// Deletes all keys of a dropped definition, in steps over all keys of its server.
+    async fn erase(&self, def_id: i64) -> Result<(), StoreError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let erase = given::Change::Erase { cursor };
+            cursor = self.run(&CHANGE, def_id, &erase, "erasing a purged definition").await?;
+            if cursor == "0" {
+                return Ok(());
             }
         }
     }

@@ -10,8 +10,10 @@ mod audit;
 mod claim;
 mod codec;
 mod definitions;
+mod examine;
 mod forward;
 mod given;
+mod groups;
 mod inbox;
 mod keys;
 mod list;
@@ -44,14 +46,15 @@ use row::Stored;
 const KEYS: &str = include_str!("lua/keys.lua");
 const SHARED: &str = include_str!("lua/shared.lua");
 const AUDIT: &str = include_str!("lua/audit.lua");
+const DEFINITION: &str = include_str!("lua/definition.lua");
 
 static INSERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/insert.lua")]);
 static CLAIM: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/claim.lua")]);
 static SETTLE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/settle.lua")]);
 static LOOK: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/look.lua")]);
 static CHANGE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/change.lua")]);
-static ALERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/alert.lua")]);
-static META: Script = Script::new(&[AUDIT, include_str!("lua/meta.lua")]);
+static ALERT: Script = Script::new(&[AUDIT, DEFINITION, KEYS, CLAIMING, SHARED, include_str!("lua/alert.lua")]);
+static META: Script = Script::new(&[AUDIT, DEFINITION, include_str!("lua/meta.lua")]);
 
 /// How often a decision is repeated after conflicts with other clients, before the call fails.
 const AGAIN: usize = 200;

@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::NotifyDef;
+use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{NoticeRecord, duration_millis, time_from_millis};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
@@ -17,8 +18,7 @@ use solid_notify_core::store::{
 };
 
 use super::given::{self, Millis, Text};
-use super::list::bounds;
-use super::row::{Words, number, score, word};
+use super::row::score;
 use super::{AT_ONCE, CHANGE, LOOK, RedisStore, codec, def_of, member};
 
 #[async_trait]
@@ -48,23 +48,7 @@ impl BrowseStore for RedisStore {
     }
 
     async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError> {
-        let (from, to) = bounds(slice);
-        let look = given::Look::Groups { from, to, most: limit };
-        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &look, "grouping dead letters").await?;
-        let group = |words: &Words| {
-            let time = |at| word(words, at).and_then(|text| score(&text)).map(time_from_millis);
-            Some(StoredGroup {
-                group: word(words, 0)?.parse().ok()?,
-                count: u64::try_from(number(words, 1)).unwrap_or(0),
-                first: time(2)?,
-                last: time(3)?,
-                example: number(words, 4),
-                class: word(words, 5),
-                errors: word(words, 6),
-                end_reason: word(words, 7),
-            })
-        };
-        Ok(found.iter().filter_map(group).collect())
+        self.groups_of(slice, limit).await
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
@@ -159,6 +143,10 @@ impl BrowseStore for RedisStore {
     async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {
         self.read_audit(query, limit).await
     }
+
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.examine_servers().await
+    }
 }
 
 #[async_trait]
@@ -177,6 +165,10 @@ impl OperateStore for RedisStore {
 
     async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
         self.add_act(def_id, param).await
+    }
+
+    async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
+        self.add_marked(def_id, param, who).await
     }
 
     async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {

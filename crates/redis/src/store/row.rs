@@ -28,7 +28,7 @@ pub(super) fn score(text: &str) -> Option<i64> {
 pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
     let create_time = time_from_millis(number(words, 9));
     ClaimedNotice {
-        id: number(words, 14),
+        id: number(words, 15),
         def_id,
         param: word(words, 4).unwrap_or_default(),
         description: word(words, 5),
@@ -42,6 +42,7 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
         create_time,
         trace_context: word(words, 10),
         ordering_key: word(words, 11),
+        tag: word(words, 14),
         own: own_limits(number_if_there(words, 12), number_if_there(words, 13)),
     }
 }
@@ -103,6 +104,7 @@ impl Stored {
             create_time: record.create_time,
             trace_context: record.trace_context,
             ordering_key: record.ordering_key,
+            tag: record.tag,
             own: record.own,
         }
     }

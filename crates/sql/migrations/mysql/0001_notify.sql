@@ -266,7 +266,7 @@ CREATE TABLE IF NOT EXISTS notify_inbox (
     KEY notify_inbox_first_seen (first_seen)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- What attempts came to, by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
+-- Counts and durations of attempts by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
 -- deletes old ones.
 CREATE TABLE IF NOT EXISTS notify_series (
     def_id          bigint NOT NULL,

@@ -57,6 +57,7 @@ BEGIN
         WHEN char_length(the_ordering_key) NOT BETWEEN 1 AND 200 OR char_length(the_key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'
         WHEN char_length(the_tag) NOT BETWEEN 1 AND 200 THEN 'a tag must have 1 to 200 characters'
+        WHEN the_tag LIKE 'notify:%' THEN 'a tag that begins with notify: belongs to the library'
         WHEN unique_until_claimed IS NOT NULL AND unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key, unique until claimed or until ended'
         WHEN the_max_tries < 1 THEN 'max_tries must be 1 or more'

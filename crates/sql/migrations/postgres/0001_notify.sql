@@ -260,7 +260,7 @@ CREATE TABLE notify_inbox (
 -- Finds the old ones.
 CREATE INDEX notify_inbox_first_seen ON notify_inbox (first_seen);
 
--- What attempts came to, by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
+-- Counts and durations of attempts by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
 -- deletes old ones.
 CREATE TABLE notify_series (
     def_id          bigint NOT NULL,

@@ -37,6 +37,7 @@ BEGIN
         WHEN length(notify_add.ordering_key) NOT BETWEEN 1 AND 200 OR length(key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'
         WHEN length(notify_add.tag) NOT BETWEEN 1 AND 200 THEN 'a tag must have 1 to 200 characters'
+        WHEN notify_add.tag LIKE 'notify:%' THEN 'a tag that begins with notify: belongs to the library'
         WHEN notify_add.unique_until_claimed IS NOT NULL AND notify_add.unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key: unique_until_claimed or unique_until_ended'
         WHEN notify_add.max_tries < 1 THEN 'max_tries must be 1 or more'

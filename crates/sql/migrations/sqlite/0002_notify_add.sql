@@ -29,6 +29,8 @@ BEGIN
        OR length(NEW.unique_until_ended) NOT BETWEEN 1 AND 200;
     SELECT RAISE(ABORT, 'notify_add: a tag must have 1 to 200 characters')
     WHERE typeof(NEW.tag) = 'blob' OR length(NEW.tag) NOT BETWEEN 1 AND 200;
+    SELECT RAISE(ABORT, 'notify_add: a tag that begins with notify: belongs to the library')
+    WHERE substr(NEW.tag, 1, 7) = 'notify:';
     SELECT RAISE(ABORT, 'notify_add: a notice has one dedupe key: unique_until_claimed or unique_until_ended')
     WHERE NEW.unique_until_claimed IS NOT NULL AND NEW.unique_until_ended IS NOT NULL;
     SELECT RAISE(ABORT, 'notify_add: a description may have 65536 bytes')

@@ -9,6 +9,7 @@ use solid_notify_core::store::{Edit, Edited};
 use tokio::time::Instant;
 
 use crate::add::known_ids::KnownIds;
+use crate::alerts;
 use crate::connections::Share;
 use crate::definitions::row::{read_definition, select_definitions};
 use crate::definitions::versions::write_version;
@@ -99,6 +100,7 @@ pub(crate) async fn edit<DB: Dialect>(
                 Edit::Create(def)
                 | Edit::Replace { new: def, .. }
                 | Edit::RollBack { new: def, .. }
+                | Edit::Pause { new: def, .. }
                 | Edit::Delete { seen: def } => &def.name,
             };
             match by_name::<DB>(&mut conn, now, name).await? {
@@ -113,17 +115,18 @@ pub(crate) async fn edit<DB: Dialect>(
     Ok(edited)
 }
 
-/// Writes the change and its version.
+/// Writes the change, its version and its alarm.
 async fn edit_in<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
     let edited = match edit {
         Edit::Create(def) => create::<DB>(tx, now, def).await?,
-        Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+        Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } | Edit::Pause { seen, new, .. } => {
             replace::<DB>(tx, now, seen, new, who).await?
         }
         Edit::Delete { seen } => delete::<DB>(tx, now, seen, who).await?,
     };
     if let Edited::Stored(row) = &edited {
-        write_version::<DB>(tx, now, row, &edit.act(), who).await?;
+        write_version::<DB>(tx, now, row, (&edit.act(), edit.reason()), who).await?;
+        alerts::apply::<DB>(tx, now, edit.alarm().into_iter()).await?;
     }
     Ok(edited)
 }
@@ -181,7 +184,7 @@ async fn lock<DB: Dialect>(
         Edited::Stored(row) if row.delete_time.is_some() => Edited::Missing,
         Edited::Stored(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
         Edited::Stored(row) => {
-            write_version::<DB>(conn, now, &row, BY_HAND, &by_hand(who)).await?;
+            write_version::<DB>(conn, now, &row, (BY_HAND, None), &by_hand(who)).await?;
             Edited::Stored(row)
         }
         other => other,

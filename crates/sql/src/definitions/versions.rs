@@ -85,12 +85,13 @@ async fn versions_in<DB: Dialect>(
     Ok(readable::<DB, _>(&rows, "version of a definition", read::<DB>))
 }
 
-/// Stores a version of a row that this transaction has locked or just inserted, unless the last version is equal.
+/// Stores a version of a row that this transaction has locked or just inserted, unless the last version is equal: what was done, and
+/// why, if that is known.
 pub(crate) async fn write_version<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     row: &NotifyDef,
-    act: &str,
+    (act, reason): (&str, Option<&str>),
     who: &str,
 ) -> sqlx::Result<()> {
     let last = versions_in::<DB>(tx, now, row.id, i64::MAX, 1).await?.pop();
@@ -101,7 +102,7 @@ pub(crate) async fn write_version<DB: Dialect>(
     let definition = version.definition.as_str();
     let args = [now, version.def_id.into(), version.version.into(), who.into(), act.into(), definition.into()];
     DB::execute(tx, &VersionStatements::of(DB::KIND).write_version, &args).await?;
-    match version.audit(last.as_ref()) {
+    match version.audit(last.as_ref(), reason) {
         Some(entry) => write_entry::<DB>(tx, now, &entry).await,
         None => Ok(()),
     }
@@ -162,7 +163,7 @@ async fn remember_one<DB: Dialect>(
         Some(read_definition::<DB>(row)?)
     };
     if let Some(row) = row {
-        write_version::<DB>(tx, now, &row, BY_HAND, who).await?;
+        write_version::<DB>(tx, now, &row, (BY_HAND, None), who).await?;
     }
     Ok(true)
 }

@@ -52,6 +52,7 @@ columns! {
     create_time = kind.moment("create_time");
     trace_context = "trace_context";
     ordering_key = "ordering_key";
+    tag = "tag";
     max_tries = "max_tries";
     expires_at = kind.moment("expires_at");
 }
@@ -112,6 +113,7 @@ pub(crate) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec
             create_time: time_from_millis(created),
             trace_context: DB::text(row, AT.trace_context)?,
             ordering_key: DB::text(row, AT.ordering_key)?,
+            tag: DB::text(row, AT.tag)?,
             own: OwnLimits::new(DB::int(row, AT.max_tries)?, DB::moment(row, AT.expires_at)?.map(time_from_millis)),
         })
     };

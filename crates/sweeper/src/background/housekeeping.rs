@@ -113,10 +113,12 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
             }
         }
     }
-    let step = Purge::Inbox { older_than: keep.inbox, limit: STEP };
-    while outbox.engine().stores().send.purge(&step).await?.len() == STEP {}
-    let step = Purge::Series { older_than: keep.series, limit: STEP };
-    while outbox.engine().stores().send.purge(&step).await?.len() == STEP {}
+    for step in
+        [Purge::Inbox { older_than: keep.inbox, limit: STEP }, Purge::Series { older_than: keep.series, limit: STEP }]
+    {
+        // A step is not full either where another session changed some of its rows meanwhile, so only an empty one is the last.
+        while !outbox.engine().stores().send.purge(&step).await?.is_empty() {}
+    }
     Ok(())
 }
 

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use solid_notify_core::StoreError;
+use solid_notify_core::notice::millis_from_time;
+
 use crate::worker::Worker;
 
 /// How often the series is stored.
@@ -23,12 +27,30 @@ pub(crate) async fn series_loop(worker: Arc<Worker>) {
 async fn write_series(worker: &Worker) {
     let series = &worker.outcomes.series;
     let _one_at_a_time = series.writing.lock().await;
-    for rows in series.changed(worker.store_millis()).chunks(AT_ONCE) {
+    if !series.knows_the_offset() {
+        // No heartbeat has been answered yet.
+        match measured(worker).await {
+            Ok(offset_ms) => series.set_offset(offset_ms),
+            Err(error) => return worker.health.mention(&error),
+        }
+    }
+    for rows in series.changed(worker.clock_millis()).chunks(AT_ONCE) {
         match worker.stores().send.write_series(&worker.id, rows).await {
             Ok(()) => series.stored(rows),
             Err(error) => return worker.health.mention(&error),
         }
     }
+}
+
+async fn measured(worker: &Worker) -> Result<i64, StoreError> {
+    let asked = Utc::now();
+    let now = worker.stores().send.now().await?;
+    Ok(offset_between(asked, now, Utc::now()))
+}
+
+/// Returns the offset of this process's clock from the store's, in milliseconds: the store's time is that of the middle between question and reply.
+pub(super) fn offset_between(asked: DateTime<Utc>, store: DateTime<Utc>, answered: DateTime<Utc>) -> i64 {
+    i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(store)
 }
 
 /// Stores the last counts, if the store takes them within a moment.

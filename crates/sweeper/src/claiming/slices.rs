@@ -116,7 +116,7 @@ async fn claim_slices(
         if let Some(late) = late.take_if(|_| !claimed.is_empty()) {
             ready.meters.claimed(late);
             if !is_built_in(&ready.policy.name) {
-                worker.outcomes.series.claimed(worker.store_millis(), ready.policy.def_id, late);
+                worker.outcomes.series.claimed(worker.clock_millis(), ready.policy.def_id, late);
             }
         }
     }

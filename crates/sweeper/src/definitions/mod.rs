@@ -225,7 +225,7 @@ impl Definitions {
             AlertReason::Clock => return Some(self.began),
             AlertReason::DeadLetters => checks.dead_letters,
             AlertReason::Backlog => checks.backlog,
-            AlertReason::NoHandler | AlertReason::CircuitOpen => checks.others,
+            AlertReason::NoHandler | AlertReason::CircuitOpen | AlertReason::Paused => checks.others,
             _ => return definition.is_reported().then_some(self.began),
         };
         is_checked.then_some(definition.checks_since)

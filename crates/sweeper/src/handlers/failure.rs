@@ -30,6 +30,7 @@ pub(crate) enum AfterFailure {
     Retry,
     RetryIn(Duration),
     GiveUp,
+    Pause,
     Skip,
     /// Not a failure: its attempt continues after this time, without counting a try.
     HandBack(Duration),
@@ -54,6 +55,30 @@ impl Failure {
     /// Makes the notice a dead letter at once, because no attempt can succeed.
     pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
         Self::new(AfterFailure::GiveUp, error)
+    }
+
+    /// Pauses the definition, because its receiver wants no more notices: HTTP says so by 410. Of a target only the target is paused.
+    ///
+    /// The sweeper disables the row, with a version, an entry in the audit and an alert ([`solid_notify_core::AlertReason::Paused`]), all of
+    /// them in one transaction. The attempt is recorded as failed and counts no try. The notice waits, and is sent after an operator has
+    /// enabled the definition again.
+    ///
+    /// Nothing is paused if the row was edited since the attempt began: the next attempt shows whether the receiver still wants none. A
+    /// built-in definition, a deleted one, and one that this process must not edit is not paused; the attempt then is a failure as of
+    /// [`Self::retry`].
+    ///
+    /// ```
+    /// # use solid_notify_sweeper::{Failure, HandlerResult, HttpStatus};
+    /// # fn example(status: u16) -> HandlerResult {
+    /// match status {
+    ///     200..300 => Ok(()),
+    ///     410 => Err(Failure::pause(HttpStatus(410))),
+    ///     _ => Err(HttpStatus(status).into()),
+    /// }
+    /// # }
+    /// ```
+    pub fn pause(error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::Pause, error)
     }
 
     /// Continues the notice after `delay` by another attempt. It counts no try and is no failure. For handlers of the library.

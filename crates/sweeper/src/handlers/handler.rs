@@ -11,10 +11,11 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
-use solid_notify_core::definition::read_config;
+use solid_notify_core::definition::{FOREVER, read_config};
 use solid_notify_core::notice::{ClaimedNotice, Response};
+use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::token::AckToken;
-use solid_notify_core::{AnyOutbox, NotifyDef};
+use solid_notify_core::{AnyOutbox, NotifyDef, Policy};
 
 pub(crate) use super::failure::AfterFailure;
 pub use super::failure::{Failure, HandlerResult};
@@ -112,18 +113,28 @@ pub(crate) struct Facts {
     /// The parameter that the handler gets, where it differs from the stored one.
     completed: OnceLock<String>,
     description: Mutex<Option<String>>,
+    /// Within which time the definition requires an ack, zero for no limit; `None`: it requires none.
+    ack_within: Option<Duration>,
     /// Within which time the handler requires an ack.
     require_ack: Mutex<Option<Duration>>,
     response: Mutex<Option<Response>>,
 }
 
 impl Facts {
-    /// `encrypted`: the parameter was stored encrypted.
-    pub(crate) fn new(claimed: ClaimedNotice, row: Arc<NotifyDef>, outbox: AnyOutbox, encrypted: bool) -> Arc<Self> {
+    /// `policy`: that of `row`. `encrypted`: the parameter was stored encrypted.
+    pub(crate) fn new(
+        claimed: ClaimedNotice,
+        row: Arc<NotifyDef>,
+        policy: &Policy,
+        outbox: AnyOutbox,
+        encrypted: bool,
+    ) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
         let (completed, require_ack, response) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let encrypted = encrypted || row.encrypt_param;
-        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, require_ack, response })
+        let within = if policy.max_confirm_delay == FOREVER { Duration::ZERO } else { policy.max_confirm_delay };
+        let ack_within = policy.need_confirm.then_some(within);
+        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, ack_within, require_ack, response })
     }
 
     /// Returns the parameter as JSON.
@@ -147,6 +158,7 @@ impl Facts {
             worker: claimed.worker.clone(),
             trace_context: claimed.trace_context.clone(),
             ordering_key: claimed.ordering_key.clone(),
+            tag: claimed.tag.clone(),
             ..*claimed
         }
     }
@@ -267,6 +279,17 @@ impl<T> Notice<T> {
         self.facts.claimed.ordering_key.as_deref()
     }
 
+    /// Returns the tag, if the notice has one.
+    pub fn tag(&self) -> Option<&str> {
+        self.facts.claimed.tag.as_deref()
+    }
+
+    /// Returns true for a notice that an operator sent as a test (`Operator::test_send`), and for what was passed on of it to a target. The
+    /// receiver should see that it is one, and nothing real should follow from it.
+    pub fn is_test(&self) -> bool {
+        self.tag() == Some(TEST_TAG)
+    }
+
     /// Returns the trace context that the producer stored.
     pub fn trace_context(&self) -> Option<&str> {
         self.facts.claimed.trace_context.as_deref()
@@ -279,6 +302,13 @@ impl<T> Notice<T> {
     /// [`solid_notify_core::Error::TokenKeys`] if no keys are set (`outbox.use_token_keys`).
     pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
         self.facts.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
+    }
+
+    /// Returns within which time the receiver must ack this delivery, zero for no limit; `None`: it need not. That is what
+    /// [`Self::require_ack`] was called with, or else the definition's `need_confirm` and `max_confirm_delay`. A message that need not be
+    /// acked needs no token.
+    pub fn ack_within(&self) -> Option<Duration> {
+        self.facts.required_ack().or(self.facts.ack_within)
     }
 
     /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.

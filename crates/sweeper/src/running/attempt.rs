@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::decrypt::{cannot_decrypt, decrypt};
 use super::in_flight::AttemptsInFlight;
+use super::pause::pause;
 use super::targets::pass_on;
 use super::{span, undecrypted};
 use crate::definitions::{Definition, Ready};
@@ -40,7 +41,8 @@ pub(crate) fn start_attempt(
     let span = span::of(&ready.policy.name, &claimed);
     worker.in_flight.tasks.spawn(async move {
         let without_outcome = WithoutOutcome { in_flight: &shared.in_flight, id: claimed.id, fence: claimed.fence };
-        let attempt = attempt(&shared, &definition, ready, claimed).instrument(span.clone());
+        // In a box, because each wrapper of a future, and the spawning, copies all of it.
+        let attempt = Box::pin(attempt(&shared, &definition, ready, claimed)).instrument(span.clone());
         let ended = AssertUnwindSafe(attempt).catch_unwind().await;
         // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
         let Ok(mut outcome) = ended.map_err(std::mem::forget) else { return };
@@ -94,13 +96,13 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     if let Some(filter) = ready.policy.filter.as_ref().filter(|filter| !filter.accepts(&claimed.param)) {
         let why = format!("the target does not accept it: {filter}");
         claimed.param = String::new();
-        return Outcome::new(claimed, ready, Event::Skipped(why));
+        return Outcome::new(claimed, ready, Event::Refused(why));
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone(), encrypted);
+    let facts = Facts::new(claimed, Arc::clone(&definition.row), &ready.policy, worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
@@ -121,10 +123,14 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     if !matches!(outcome.event, Event::HandedBack(_)) {
         outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
     }
+    if matches!(outcome.event, Event::Paused(_)) {
+        // In a box, because it is rare, and its size would be that of each attempt.
+        outcome.event = Box::pin(pause(worker, definition, &outcome)).await;
+    }
     outcome
 }
 
-/// What a call of a handler came to.
+/// Result of a call of a handler.
 struct Called {
     event: Event,
     /// The class and the message of a failed attempt.
@@ -167,6 +173,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
+                AfterFailure::Pause => Event::Paused(class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
                 AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) => Event::Failed(class),
             };

@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 mod decrypt;
 mod in_flight;
+mod pause;
 mod span;
 mod targets;
 pub(crate) mod undecrypted;

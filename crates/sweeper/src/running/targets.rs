@@ -20,6 +20,7 @@ pub(super) fn pass_on(definitions: &Definitions, ready: Arc<Ready>, claimed: Cla
     let names = takes.iter().map(name).collect::<Vec<_>>().join(", ");
     let note = match (takes.len(), leaves.len()) {
         (0, 0) => "passed on to no target".to_owned(),
+        (0, _) if leaves.iter().all(|target| !target.row.enabled) => "all its targets are disabled".to_owned(),
         (0, _) => "no target accepted it".to_owned(),
         (1, _) => format!("passed on to the target {names}"),
         (count, _) => format!("passed on to {count} targets: {names}"),

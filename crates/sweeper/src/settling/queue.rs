@@ -36,7 +36,7 @@ pub(crate) struct OutcomeQueue {
     delayed: Mutex<HashMap<i64, usize>>,
     urgency: Urgency,
     totals: Totals,
-    /// What outcomes came to, by minute.
+    /// Counts of outcomes by minute.
     pub(crate) series: Series,
     batch_sizes: Histogram,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Totals {
 }
 
 impl OutcomeQueue {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(series: Series) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         Self {
             sender: Mutex::new(Some(sender)),
@@ -60,7 +60,7 @@ impl OutcomeQueue {
             delayed: Mutex::default(),
             urgency: Urgency::default(),
             totals: Totals::default(),
-            series: Series::default(),
+            series,
             batch_sizes: metrics::histogram!(BATCH_SIZE),
         }
     }

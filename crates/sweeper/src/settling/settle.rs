@@ -176,7 +176,7 @@ fn settled(worker: &Worker, decided: Decided) {
         if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
             && !is_built_in(definition)
         {
-            worker.outcomes.series.settled(worker.store_millis(), outcome, word);
+            worker.outcomes.series.settled(worker.clock_millis(), outcome, word);
         }
     });
     let first_attempt = match &settle.transition.next {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::notice::{ClaimedNotice, NEVER, time_from_millis};
-use solid_notify_core::operate::{AuditFilter, Explanation};
+use solid_notify_core::operate::{AuditFilter, Why};
 use solid_notify_core::store::{Look, QueueSlice, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{NewNotice, NotifyDef, Status};
@@ -62,8 +62,8 @@ pub async fn an_ack_can_be_awaited_for_ever(b: &dyn Backend) {
     let listed =
         b.outbox().engine().stores().browse.list(&QueueSlice::of(def_id, Status::AwaitingAck), 10).await.unwrap();
     assert_eq!(listed[0].time, time_from_millis(NEVER));
-    let explained = b.outbox().operator("alice").explain(id).await.unwrap();
-    assert_eq!(explained, Explanation::AwaitingAck { until: None });
+    let explained = b.outbox().operator("alice").explain(id).await.unwrap().why;
+    assert_eq!(explained, Why::AwaitingAck { until: None });
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Applied);
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time, rfc3339};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, Cause, Node, Settle, Settled};
+use solid_notify_core::operate::AuditFilter;
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, Cause, Edit, Edited, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Status};
 
@@ -105,6 +106,28 @@ pub async fn an_alarm_adds_a_notice_of_the_built_in_definition(b: &dyn Backend) 
     assert_eq!((alert.tries, alert.max_tries, alert.trace_id.as_deref()), (Some(5), Some(6), Some(TRACE)));
     assert_eq!(alert.end_reason.as_deref(), Some("ended: refused \"ü\" 😀"));
     assert!(defs.due(b).await.is_empty());
+}
+
+pub async fn a_pause_is_stored_with_its_version_and_its_alert_once(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    let seen = b.definition("sync").await;
+    let alarm = Alarm { reason: AlertReason::Paused, ..defs.alarm("410 Gone") };
+    let (new, reason) = (seen.clone().enabled(false), "410 Gone".to_owned());
+    let pause = Edit::Pause { seen, new, reason, alarm: Some(alarm) };
+    let edited = b.stores().definitions.edit(&pause, "node-1").await.unwrap();
+    assert!(matches!(&edited, Edited::Stored(row) if !row.enabled), "{edited:?}");
+    let edited = b.stores().definitions.edit(&pause, "node-2").await.unwrap();
+    assert!(matches!(&edited, Edited::Conflict(row) if !row.enabled), "{edited:?}");
+    let alert = defs.due(b).await.remove(0);
+    assert_eq!((alert.reason, alert.message.as_str()), (AlertReason::Paused, "410 Gone"));
+    let row = b.stores().alerts.alert(defs.sync, AlertReason::Paused).await.unwrap().unwrap().0;
+    assert_eq!((row.suppressed, defs.due(b).await.len()), (0, 0), "the second node raises no alarm");
+    let versions = b.outbox().operator("alice").versions("sync").await.unwrap();
+    let acts: Vec<_> = versions.iter().map(|version| (version.act.as_str(), version.who.as_str())).collect();
+    assert_eq!(acts, [("paused", "node-1"), ("created", "application")]);
+    let entry = b.audit(&AuditFilter::all()).await.remove(0);
+    assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.def_id), ("node-1", "paused", Some(defs.sync)));
+    assert_eq!(entry.detail.as_deref(), Some("definition \"sync\", version 2: enabled; reason: 410 Gone"));
 }
 
 pub async fn an_alarm_of_an_outcome_that_is_not_stored_is_none(b: &dyn Backend) {

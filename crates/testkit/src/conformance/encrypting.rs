@@ -73,6 +73,7 @@ pub async fn an_encrypting_definition_stores_no_plaintext(b: &dyn Backend) {
     for id in ids {
         is_stored_encrypted(b, id).await;
     }
+    is_stored_encrypted(b, b.alice().test_send("sync", SECRET).await.unwrap()).await;
     let mixed = b.add_many(vec![secret("plain"), secret("sync"), secret("plain")]).await.unwrap();
     is_stored_encrypted(b, mixed[1].id()).await;
     for place in [0, 2] {
@@ -99,6 +100,7 @@ fn number() -> u64 {
 pub async fn without_a_cipher_nothing_of_an_encrypting_definition_is_added(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").encrypt_param(true)).await;
     b.define(NotifyDef::new("plain")).await;
+    assert!(matches!(b.alice().test_send("sync", SECRET).await, Err(Error::Encryption { .. })));
     for round in 0..2 {
         for notice in [secret("sync"), secret("sync").unique_until_ended("a"), secret("sync").description("an order")] {
             let error = b.add(notice).await.unwrap_err();

@@ -76,12 +76,16 @@ pub async fn a_tag_is_kept_live_and_ended_and_listed(b: &dyn Backend) {
     assert_eq!(b.record(id).await.tag.as_deref(), Some(text));
     let listed = b.alice().list(&Filter::live(), None, 1).await.unwrap().notices.remove(0);
     assert_eq!((listed.id, listed.tag.as_deref()), (id, Some(text)));
+    let explained = b.alice().explain(id).await.unwrap();
+    assert_eq!(explained.tag.as_deref(), Some(text));
+    assert!(explained.to_string().ends_with(&format!("; its tag is {text:?}")), "{explained}");
     let claimed = b.claim_one(def_id).await;
     b.settle_one(fail(&claimed, Duration::ZERO)).await;
     let claimed = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
     b.settle_one(dead(&claimed, None)).await;
     for _ in 0..2 {
         assert_eq!(b.found(&Filter::ended().tag(text)).await, [id]);
+        assert_eq!(b.alice().explain(id).await.unwrap().tag.as_deref(), Some(text));
         b.alice().retry(id).await.unwrap();
         assert_eq!(b.found(&Filter::live().tag(text)).await, [id]);
         b.alice().cancel(id, "x").await.unwrap();
@@ -89,7 +93,7 @@ pub async fn a_tag_is_kept_live_and_ended_and_listed(b: &dyn Backend) {
     }
     let bare = b.add_to("sync").await;
     b.settle_one(succeed(&b.claim_one(def_id).await)).await;
-    assert_eq!(b.record(bare).await.tag, None);
+    assert_eq!((b.record(bare).await.tag, b.alice().explain(bare).await.unwrap().tag), (None, None));
     let many = (0..3).map(|n| new("sync").tag(format!("many {n}"))).chain([new("sync")]).collect();
     let many: Vec<i64> = b.add_many(many).await.unwrap().iter().map(|receipt| receipt.id()).collect();
     assert_eq!(b.found(&Filter::live().tag("many 1")).await, many[1..2]);

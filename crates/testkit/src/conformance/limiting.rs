@@ -8,10 +8,11 @@ use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, TargetSign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
 use solid_notify_core::operate::AuditFilter;
+use solid_notify_core::operate::Why;
 use solid_notify_core::store::{
     Alarm, BreakerInput, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch,
 };
-use solid_notify_core::{ALERT_DEFINITION, AlertReason, Error, Explanation, NewNotice, NotifyDef, Status};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason, Error, NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim, succeed};
 
@@ -205,13 +206,17 @@ pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn 
 }
 
 pub async fn an_operator_closes_an_open_circuit_once(b: &dyn Backend) {
-    let def_id = b.define(NotifyDef::new("sync")).await;
+    let def_id = b.define(NotifyDef::new("sync").breaker_failures(3)).await;
+    b.define(NotifyDef::new("without")).await;
     b.backlog("sync", 20).await;
     let alice = b.alice();
     assert!(!alice.close_circuit("sync").await.unwrap());
+    let circuit = async || alice.circuits().await.unwrap().into_iter().map(|at| (at.def_id, at.open, at.failures));
+    assert_eq!(circuit().await.collect::<Vec<_>>(), [(def_id, false, 0)]);
     for _ in 0..3 {
         b.fail_one(def_id).await;
     }
+    assert_eq!(circuit().await.collect::<Vec<_>>(), [(def_id, true, 3)]);
     assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
     let closed = join_all((0..8).map(|_| alice.close_circuit("sync"))).await;
     assert_eq!(closed.into_iter().filter(|closed| *closed.as_ref().unwrap()).count(), 1);
@@ -340,6 +345,7 @@ pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
     b.clock().advance(SECOND);
     assert!(!stores.operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
     assert_eq!(stores.definitions.send_limits().await.unwrap().paused, Some(paused.clone()));
+    assert_eq!(alice.paused().await.unwrap(), Some(paused.clone()));
     assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
     assert!(alice.resume_all().await.unwrap());
     assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
@@ -358,21 +364,21 @@ pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend)
     b.backlog("sync", 5).await;
     let waits = b.add_to("sync").await;
     let alice = b.outbox().operator("alice");
-    let explained = async || alice.explain(waits).await.unwrap();
-    assert!(matches!(explained().await, Explanation::Due { .. }));
+    let explained = async || alice.explain(waits).await.unwrap().why;
+    assert!(matches!(explained().await, Why::Due { .. }));
     let mut sent = b.claims(&claim(def_id, 2, quota)).await.notices;
     let next = b.clock().now() + MINUTE;
-    assert_eq!(explained().await, Explanation::RateUsedUp { rate: "2/1m".to_owned(), next });
+    assert_eq!(explained().await, Why::RateUsedUp { rate: "2/1m".to_owned(), next });
     b.clock().advance(MINUTE);
     sent.extend(b.claims(&claim(def_id, 1, quota)).await.notices);
-    assert_eq!(explained().await, Explanation::AllSending { total: 3 });
+    assert_eq!(explained().await, Why::AllSending { total: 3 });
     assert_eq!(QuotaStop::Total.again_after(), FOREVER);
     for claimed in &sent {
         b.settle_one(for_breaker(fail(claimed, 1000 * MINUTE), def_id, TargetSign::Unwell)).await;
     }
     let until = b.clock().now() + MINUTE;
-    assert_eq!(explained().await, Explanation::CircuitOpen { failures: 3, until });
+    assert_eq!(explained().await, Why::CircuitOpen { failures: 3, until });
     alice.pause_all("why not").await.unwrap();
-    let Explanation::AllPaused(paused) = explained().await else { panic!("it is paused") };
+    let Why::AllPaused(paused) = explained().await else { panic!("it is paused") };
     assert_eq!(paused.reason.as_deref(), Some("why not"));
 }

@@ -10,7 +10,9 @@ pub mod adding;
 pub mod alarming;
 pub mod applying;
 pub mod auditing;
+mod backend;
 pub mod browsing;
+pub mod bulk_acts;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
@@ -31,56 +33,13 @@ pub mod series;
 pub mod settling;
 pub mod silencing;
 pub mod targets;
+pub mod test_sends;
 pub mod ticking;
 pub mod versions;
 
-use async_trait::async_trait;
-use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Look, Purge, Settle, Settled, Stores};
-use solid_notify_core::{AnyOutbox, Error, HandClock, Inbox, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
-
+pub use backend::Backend;
 pub(crate) use outcomes::{LEASE, crash, fail, slice_claim};
 pub use outcomes::{outcome, succeed};
-
-/// A store under test, empty, with a clock of its own.
-#[async_trait]
-pub trait Backend: Send + Sync {
-    /// Returns the outbox over the store. It must use the clock of [`Self::clock`].
-    fn outbox(&self) -> &AnyOutbox;
-
-    /// Returns the clock.
-    fn clock(&self) -> &HandClock;
-
-    /// Adds a notice in a transaction of its own and commits it.
-    async fn add(&self, notice: NewNotice) -> Result<Receipt, Error>;
-
-    /// Adds notices by one call in a transaction of its own and commits it.
-    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>, Error>;
-
-    /// Adds a notice in a transaction and rolls it back.
-    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error>;
-
-    /// Acks or nacks in a transaction of its own, and commits it or rolls it back.
-    async fn apply_ack(&self, reply: &Reply, commit: bool) -> AckResult;
-
-    /// Asks an inbox in a transaction of its own whether it sees the key for the first time, and commits it or rolls it back.
-    async fn first_time(&self, inbox: &Inbox, key: &str, commit: bool) -> Result<bool, Error>;
-
-    /// Sets a text column of a definition's row like an edit by SQL: nothing is checked, and no sweeper is woken.
-    async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str);
-
-    /// Deletes a definition's row in the same way.
-    async fn delete_by_hand(&self, def_id: i64);
-
-    /// Like [`Self::add`], for a notice that is valid and not a duplicate.
-    #[allow(clippy::unwrap_used, clippy::expect_used)] // That is how a case fails.
-    async fn add_new(&self, notice: NewNotice) -> Receipt {
-        let receipt = self.add(notice).await.unwrap();
-        assert!(!receipt.is_duplicate());
-        receipt
-    }
-}
 
 /// Makes a test of every case. `conformance_suite!(run)` takes the name of an async function in the same module. The
 /// function makes a backend and runs the given case: `async fn run(case: impl AsyncFnOnce(&dyn Backend))`.
@@ -238,6 +197,7 @@ macro_rules! conformance_suite {
                 keys_that_some_store_cannot_keep_are_refused,
                 old_keys_are_purged_in_steps_and_free_again;
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
+                a_pause_is_stored_with_its_version_and_its_alert_once,
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
                 an_alarm_makes_the_row_due_at_the_end_of_the_cool_down,
@@ -285,6 +245,15 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            bulk_acts: bulk_act_is_added_as_a_notice_that_is_due_at_once,
+                progress_is_stored_only_under_the_last_claim,
+                progress_is_stored_only_while_the_notice_is_being_sent,
+                act_that_lost_its_claim_moves_no_cursor,
+                cancelled_act_stores_no_step_and_continues_at_its_cursor;
+            test_sends: a_test_is_a_marked_notice_with_its_entry_in_the_audit,
+                a_test_is_passed_on_to_targets_as_a_test,
+                a_test_of_what_sends_no_notices_of_the_application_is_refused,
+                a_notice_of_an_application_is_no_test;
             filtering: a_tag_is_kept_live_and_ended_and_listed,
                 tag_and_keys_select_live_and_ended_notices,
                 a_dedupe_key_selects_what_no_longer_has_it,
@@ -337,59 +306,4 @@ macro_rules! conformance_suite {
             })+
         })+
     };
-}
-
-/// Helpers of the cases. They panic, because that is how a case fails.
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-impl dyn Backend + '_ {
-    pub(crate) fn stores(&self) -> &Stores {
-        self.outbox().engine().stores()
-    }
-
-    pub(crate) async fn define(&self, def: NotifyDef) -> i64 {
-        let name = def.name.clone();
-        self.outbox().define_if_missing(def).await.expect("define");
-        self.definition(&name).await.id
-    }
-
-    pub(crate) async fn definition(&self, name: &str) -> NotifyDef {
-        let all = self.outbox().definitions().await.expect("definitions");
-        all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").row
-    }
-
-    pub(crate) async fn add_to(&self, name: &str) -> i64 {
-        self.add_new(NewNotice::new(name, 1).unwrap()).await.id()
-    }
-
-    pub(crate) async fn record(&self, id: i64) -> NoticeRecord {
-        self.outbox().find(id).await.expect("find").expect("a notice of this id")
-    }
-
-    pub(crate) async fn claim_slice(&self, def_id: i64, status: Status, limit: usize) -> Vec<ClaimedNotice> {
-        self.stores().send.claim(&slice_claim(def_id, status, limit)).await.expect("claim").notices
-    }
-
-    /// Claims the only fresh notice of a definition.
-    pub(crate) async fn claim_one(&self, def_id: i64) -> ClaimedNotice {
-        let mut claimed = self.claim_slice(def_id, Status::NotSent, 10).await;
-        assert_eq!(claimed.len(), 1, "one notice is due");
-        claimed.remove(0)
-    }
-
-    /// Returns the notices of a definition whose leases have expired.
-    pub(crate) async fn overdue(&self, def_id: i64) -> Vec<ClaimedNotice> {
-        let look = Look::Overdue { def_id, status: Status::Sending };
-        self.stores().send.look(&look, 10).await.expect("look")
-    }
-
-    /// Purges, and returns the ids of what was deleted.
-    pub(crate) async fn purge(&self, purge: &Purge) -> Vec<i64> {
-        self.stores().send.purge(purge).await.expect("purge").into_iter().map(|row| row.id).collect()
-    }
-
-    pub(crate) async fn settle_one(&self, settle: Settle) -> Settled {
-        let mut answers = self.stores().send.settle(&[settle]).await.expect("settle");
-        assert_eq!(answers.len(), 1, "one answer per outcome");
-        answers.remove(0)
-    }
 }

@@ -7,7 +7,7 @@ use solid_notify_core::error::Error;
 use solid_notify_core::notice::{
     AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, OwnLimits, append_attempt, time_from_millis,
 };
-use solid_notify_core::operate::{AuditFilter, Explanation};
+use solid_notify_core::operate::{AuditFilter, Why};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{AuditEntry, Edit, Node, RefusedConfig, Settle, Settled};
 use solid_notify_core::transition::Next;
@@ -287,7 +287,7 @@ pub async fn a_revived_notice_goes_before_those_behind_it_in_its_key(b: &dyn Bac
     let second = b.add_new(keyed()).await.id();
     assert_eq!(b.alice().retry(first).await.unwrap(), VerbResult::Applied);
     assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty());
-    assert_eq!(b.alice().explain(second).await.unwrap(), Explanation::NoNode { since: b.clock().now() });
+    assert_eq!(b.alice().explain(second).await.unwrap().why, Why::NoNode { since: b.clock().now() });
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!(claimed.id, first);
     b.settle_one(succeed(&claimed)).await;
@@ -298,37 +298,37 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").handler("h").enabled(false)).await;
     let alice = b.alice();
     let node = |handlers: &[&str]| Node::new("node", handlers.iter().map(ToString::to_string).collect());
-    assert_eq!(alice.explain(1_000_000).await.unwrap(), Explanation::NotFound);
+    assert_eq!(alice.explain(1_000_000).await.unwrap().why, Why::NotFound);
     let now = b.clock().now();
     let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
     let first = b.add_new(keyed()).await.id();
     let second = b.add_new(keyed()).await.id();
-    assert_eq!(alice.explain(first).await.unwrap(), Explanation::Paused { definition: "sync".to_owned() });
+    assert_eq!(alice.explain(first).await.unwrap().why, Why::Paused { definition: "sync".to_owned() });
     // As an edit by hand would write it.
     let seen = b.definition("sync").await;
     b.stores().definitions.edit(&Edit::Replace { new: seen.clone().timeout("soon"), seen }, "a test").await.unwrap();
-    let invalid = alice.explain(first).await.unwrap();
+    let invalid = alice.explain(first).await.unwrap().why;
     let column = |problems: &[Problem]| problems.iter().any(|problem| problem.column == "timeout");
-    assert!(matches!(&invalid, Explanation::InvalidDefinition { problems, .. } if column(problems)), "{invalid:?}");
+    assert!(matches!(&invalid, Why::InvalidDefinition { problems, .. } if column(problems)), "{invalid:?}");
     let row = b.definition("sync").await;
     b.outbox().update(&row, row.clone().timeout("30s").enabled(true)).await.unwrap();
-    assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoNode { since: now });
+    assert_eq!(alice.explain(first).await.unwrap().why, Why::NoNode { since: now });
     b.stores().send.beat(&node(&["other"])).await.unwrap();
-    assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoHandler { handler: "h".to_owned(), nodes: 1 });
+    assert_eq!(alice.explain(first).await.unwrap().why, Why::NoHandler { handler: "h".to_owned(), nodes: 1 });
     let refusing = Node { refused: vec![RefusedConfig::new(def_id, "url: missing")], ..node(&["h"]) };
     b.stores().send.beat(&refusing).await.unwrap();
-    let refused = Explanation::ConfigRefused { handler: "h".to_owned(), problem: "url: missing".to_owned() };
-    assert_eq!(alice.explain(first).await.unwrap(), refused);
+    let refused = Why::ConfigRefused { handler: "h".to_owned(), problem: "url: missing".to_owned() };
+    assert_eq!(alice.explain(first).await.unwrap().why, refused);
     b.stores().send.beat(&node(&["h"])).await.unwrap();
-    assert_eq!(alice.explain(first).await.unwrap(), Explanation::Due { since: now, nodes: 1 });
-    assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });
+    assert_eq!(alice.explain(first).await.unwrap().why, Why::Due { since: now, nodes: 1 });
+    assert_eq!(alice.explain(second).await.unwrap().why, Why::Behind { id: first });
     let claimed = b.claim_one(def_id).await;
     let (worker, until) = ("worker-1".to_owned(), now + LEASE);
-    assert_eq!(alice.explain(first).await.unwrap(), Explanation::BeingSent { worker: worker.clone(), until });
-    assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });
+    assert_eq!(alice.explain(first).await.unwrap().why, Why::BeingSent { worker: worker.clone(), until });
+    assert_eq!(alice.explain(second).await.unwrap().why, Why::Behind { id: first });
     b.clock().advance(LEASE);
-    let expired = Explanation::LeaseExpired { worker, since: until, nodes: 1 };
-    assert_eq!(alice.explain(first).await.unwrap(), expired);
+    let expired = Why::LeaseExpired { worker, since: until, nodes: 1 };
+    assert_eq!(alice.explain(first).await.unwrap().why, expired);
     let mut crashed = crash(&claimed);
     crashed.transition.next = Next::Wait { status: Status::Failed, after: SECOND };
     crashed.last_class = Some("crash".to_owned());
@@ -336,18 +336,17 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let at = b.clock().now() + SECOND;
     let (last_class, last_error) =
         (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
-    let retry =
-        Explanation::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
-    assert_eq!(alice.explain(first).await.unwrap(), retry);
+    let retry = Why::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
+    assert_eq!(alice.explain(first).await.unwrap().why, retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at, own: OwnLimits::default() });
+    assert_eq!(alice.explain(delayed).await.unwrap().why, Why::NotDueUntil { at, own: OwnLimits::default() });
     alice.cancel(delayed, "why").await.unwrap();
     let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
-    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason, response: None };
-    assert_eq!(alice.explain(delayed).await.unwrap(), ended);
+    let ended = Why::Ended { status, at: Some(b.clock().now()), reason, response: None };
+    assert_eq!(alice.explain(delayed).await.unwrap().why, ended);
     let awaiting = b.add_awaiting(def_id).await;
     let until = Some(b.clock().now() + LEASE);
-    assert_eq!(alice.explain(awaiting).await.unwrap(), Explanation::AwaitingAck { until });
+    assert_eq!(alice.explain(awaiting).await.unwrap().why, Why::AwaitingAck { until });
     b.clock().advance(Duration::from_secs(200));
-    assert!(matches!(alice.explain(first).await.unwrap(), Explanation::NoNode { .. }), "the node is silent");
+    assert!(matches!(alice.explain(first).await.unwrap().why, Why::NoNode { .. }), "the node is silent");
 }

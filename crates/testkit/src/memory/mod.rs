@@ -64,7 +64,6 @@ pub(crate) struct Live {
     called: bool,
     dedupe_key: Option<String>,
     until_ended: bool,
-    tag: Option<String>,
     parent_id: Option<i64>,
 }
 
@@ -149,10 +148,11 @@ impl State {
         if let Some(other) = self.by_name(&new.name).filter(|other| other.id != row.id) {
             return Edited::Conflict(other.clone());
         }
-        self.write_version(&row, BY_HAND, &by_hand(who), now);
+        self.write_version(&row, (BY_HAND, None), &by_hand(who), now);
         (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));
         self.definitions.insert(new.id, new.clone());
-        self.write_version(&new, &edit.act(), who, now);
+        self.write_version(&new, (&edit.act(), edit.reason()), who, now);
+        self.raise_all(edit.alarm().into_iter(), now);
         Edited::Stored(new)
     }
 
@@ -219,7 +219,7 @@ impl State {
         live.notice.ordering_key.clone_from(&of.ordering_key);
         live.notice.own = of.own;
         (live.dedupe_key, live.until_ended) = (parent.dedupe_key.clone(), parent.until_ended);
-        live.tag.clone_from(&parent.tag);
+        live.notice.tag.clone_from(&of.tag);
         live.parent_id = Some(of.id);
         self.live.insert(id, live);
     }
@@ -246,7 +246,7 @@ impl Live {
         let mut live = Self::of(id, def_id, notice.param_json().to_owned(), now, next);
         live.dedupe_key = notice.dedupe_key_text().map(str::to_owned);
         live.until_ended = notice.is_unique_until_ended();
-        live.tag = notice.tag_text().map(str::to_owned);
+        live.notice.tag = notice.tag_text().map(str::to_owned);
         live.notice.description = notice.description_text().map(str::to_owned);
         live.notice.trace_context = notice.trace_context_text().map(str::to_owned);
         live.notice.ordering_key = notice.ordering_key_text().map(str::to_owned);
@@ -265,7 +265,6 @@ impl Live {
             called: false,
             dedupe_key: None,
             until_ended: false,
-            tag: None,
             parent_id: None,
         }
     }
@@ -303,7 +302,7 @@ impl Live {
         record.ordering_key.clone_from(&notice.ordering_key);
         record.dedupe_key.clone_from(&self.dedupe_key);
         record.unique_until_ended = self.until_ended;
-        record.tag.clone_from(&self.tag);
+        record.tag.clone_from(&notice.tag);
         record.own = notice.own;
         record.parent_id = self.parent_id;
         record.finish_time = ended.map(|ended| ended.finish_time);

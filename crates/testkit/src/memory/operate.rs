@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::error::StoreError;
+use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::NO_CLASS;
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
@@ -15,6 +16,7 @@ use solid_notify_core::store::{
     AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed, OperateStore,
     Position, QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
 };
+use solid_notify_core::test_mark::TEST_TAG;
 
 use super::{Ended, Live, MemoryStore, State};
 
@@ -133,6 +135,10 @@ impl BrowseStore for MemoryStore {
         found.truncate(limit);
         Ok(found)
     }
+
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(vec![Finding::fine("server", "in memory: nothing is kept")])
+    }
 }
 
 #[async_trait]
@@ -203,6 +209,17 @@ impl OperateStore for MemoryStore {
         let mut state = self.state();
         let id = state.next_id();
         state.live.insert(id, Live::of(id, def_id, param.to_owned(), now, now));
+        Ok(id)
+    }
+
+    async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
+        let now = self.time();
+        let mut state = self.state();
+        let id = state.next_id();
+        let mut live = Live::of(id, def_id, param.to_owned(), now, now);
+        live.notice.tag = Some(TEST_TAG.to_owned());
+        state.live.insert(id, live);
+        state.audit.push(AuditEntry::of_test(now, who, def_id, id));
         Ok(id)
     }
 

@@ -228,10 +228,10 @@ impl DefinitionStore for MemoryStore {
                 row.id = state.next_definition_id();
                 (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
                 state.definitions.insert(row.id, row.clone());
-                state.write_version(&row, &edit.act(), who, now);
+                state.write_version(&row, (&edit.act(), None), who, now);
                 Edited::Stored(row)
             }
-            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } | Edit::Pause { seen, new, .. } => {
                 let mut new = new.clone();
                 new.delete_time = None;
                 state.replace(seen, new, edit, who, now)

@@ -12,11 +12,17 @@ impl State {
         all.iter().rev().filter(|version| version.version <= up_to).take(limit).cloned().collect()
     }
 
-    /// Keeps a version of the row, unless it equals the last version.
-    pub(super) fn write_version(&mut self, row: &NotifyDef, act: &str, who: &str, now: DateTime<Utc>) {
+    /// Keeps a version of the row, unless it equals the last version: what was done, and why, if that is known.
+    pub(super) fn write_version(
+        &mut self,
+        row: &NotifyDef,
+        (act, reason): (&str, Option<&str>),
+        who: &str,
+        now: DateTime<Utc>,
+    ) {
         let versions = self.versions.entry(row.id).or_default();
         let Some(version) = StoredVersion::after(versions.last(), row, act, who, now) else { return };
-        self.audit.extend(version.audit(versions.last()));
+        self.audit.extend(version.audit(versions.last(), reason));
         versions.push(version);
     }
 
@@ -26,7 +32,7 @@ impl State {
         for def_id in unseen(&rows, &last) {
             let gone = || last.iter().find(|version| version.def_id == def_id).and_then(|version| version.gone(now));
             if let Some(row) = self.definitions.get(&def_id).cloned().or_else(gone) {
-                self.write_version(&row, BY_HAND, &by_hand(seen_by), now);
+                self.write_version(&row, (BY_HAND, None), &by_hand(seen_by), now);
             }
         }
     }

@@ -50,13 +50,20 @@ pub(super) enum Look<'a> {
         to: String,
     },
     Classes,
+    GroupCounts {
+        from: &'a str,
+        to: &'a str,
+        cursor: &'a str,
+    },
     Groups {
-        from: String,
-        to: String,
-        most: usize,
+        from: &'a str,
+        to: &'a str,
+        groups: &'a [Text<i64>],
     },
     Series {
-        days: &'a [String],
+        from: i64,
+        to: i64,
+        most: usize,
     },
     Counts {
         recent: i64,
@@ -132,6 +139,9 @@ pub(super) enum Change<'a> {
         most: usize,
     },
     Drop,
+    Erase {
+        cursor: String,
+    },
     Tick {
         #[serde(skip_serializing_if = "Option::is_none")]
         seen_tick: Option<Text<i64>>,
@@ -145,6 +155,13 @@ pub(super) enum Change<'a> {
     Forwarded {
         arrived: i64,
     },
+    Test {
+        member: String,
+        param: &'a str,
+        tag: &'a str,
+        call: String,
+        audit: String,
+    },
     Limits {
         seen_limits: String,
         new_limits: String,
@@ -155,10 +172,10 @@ pub(super) enum Change<'a> {
 /// The counters of a node and minute.
 #[derive(Serialize)]
 pub(super) struct SeriesRow {
-    pub(super) day: String,
+    pub(super) hour: String,
     pub(super) begin: i64,
     pub(super) field: String,
-    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) counts: Vec<u64>,
 }
 
 /// A change of one notice.
@@ -241,6 +258,8 @@ pub(super) enum AlertWhat<'a> {
         new_arrived: Text<i64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         notice: Option<Plain>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        edit: Option<Box<Edit<'a>>>,
     },
 }
 
@@ -259,15 +278,7 @@ pub(super) enum Common<'a> {
     Number {
         counter: &'a str,
     },
-    Edit {
-        id: Text<i64>,
-        seen_fingerprint: &'a str,
-        seen_versions: i64,
-        versions: Vec<String>,
-        audit: &'a [String],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        row: Option<BTreeMap<String, String>>,
-    },
+    Edit(Edit<'a>),
     Forget {
         id: Text<i64>,
     },
@@ -317,6 +328,18 @@ pub(super) enum Common<'a> {
         minimum_age: i64,
         most: usize,
     },
+}
+
+/// A change of a definition.
+#[derive(Serialize)]
+pub(super) struct Edit<'a> {
+    pub(super) id: Text<i64>,
+    pub(super) seen_fingerprint: &'a str,
+    pub(super) seen_versions: i64,
+    pub(super) versions: Vec<String>,
+    pub(super) audit: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) row: Option<BTreeMap<String, String>>,
 }
 
 /// A row of an alert that an operator changes.

@@ -33,6 +33,14 @@ local function purge(member)
   return { member, failures, crashes, class, status ~= '1' and errors, reason }
 end
 
+-- Deletes hours of the series.
+local function delete_hours(names)
+  for _, name in ipairs(names) do
+    redis.call('UNLINK', key('series:' .. name))
+    redis.call('ZREM', key('series_hours'), name)
+  end
+end
+
 local function retime(member, due)
   local status = fields(member, 'status')
   leave(member)
@@ -140,38 +148,48 @@ elseif what == 'purge' then
   end
   return purged
 elseif what == 'series' then
-  -- `rows`: each has the `day` and its `begin`, the `field` and the `counts` by name. The counters of a minute only grow.
+  -- `rows`: each has the `hour` and its `begin`, the `field` and the `counts`. The counters of a minute only grow. A node writes
+  -- them up to a minute after the last outcome, so the definition may be gone.
+  if redis.call('EXISTS', key('dropped')) == 1 then return 0 end
   for _, row in ipairs(given.rows) do
-    local set = key('series:' .. row.day)
-    local counts = cjson.decode(redis.call('HGET', set, row.field) or '{}')
-    for name, count in pairs(row.counts) do counts[name] = math.max(counts[name] or 0, count) end
-    local words = {}
-    for name, count in pairs(counts) do words[#words + 1] = '"' .. name .. '":' .. text(count) end
-    table.sort(words)
-    redis.call('HSET', set, row.field, '{' .. table.concat(words, ',') .. '}')
-    redis.call('ZADD', key('series_days'), text(row.begin), row.day)
+    local set, counts = key('series:' .. row.hour), {}
+    for count in string.gmatch(redis.call('HGET', set, row.field) or '', '%d+') do counts[#counts + 1] = tonumber(count) end
+    for i, count in ipairs(row.counts) do counts[i] = math.max(counts[i] or 0, count) end
+    for i, count in ipairs(counts) do counts[i] = text(count) end
+    redis.call('HSET', set, row.field, table.concat(counts, ' '))
+    redis.call('ZADD', key('series_hours'), text(row.begin), row.hour)
   end
   return #given.rows
 elseif what == 'purge_series' then
-  -- Deletes the days that ended before `minimum_age`, in milliseconds, at most `most`. Returns how many.
-  local latest = text(now - given.minimum_age - 86400000)
-  local days = redis.call('ZRANGEBYSCORE', key('series_days'), '-inf', latest, 'LIMIT', 0, given.most)
-  for _, day in ipairs(days) do
-    redis.call('DEL', key('series:' .. day))
-    redis.call('ZREM', key('series_days'), day)
-  end
-  return #days
+  -- Deletes the hours that ended before `minimum_age`, in milliseconds, at most `most`. Returns how many.
+  local latest = text(now - given.minimum_age - 3600000)
+  local hours = redis.call('ZRANGEBYSCORE', key('series_hours'), '-inf', latest, 'LIMIT', 0, given.most)
+  delete_hours(hours)
+  return #hours
 elseif what == 'drop' then
-  -- Deletes all keys of a definition that has no notices and nothing to forward.
+  -- Deletes the keys of a definition that has no notices and nothing to forward, except its audit. Returns 'dropped'; 'kept', if it has
+  -- some; 'more', if more of its series is left than one call deletes; 'damaged', if notices were put aside: sets of their tags and groups may be left, which no other key names.
   for status in pairs(STATUS) do
-    if redis.call('EXISTS', status_set(status)) == 1 then return 0 end
+    if redis.call('EXISTS', status_set(status)) == 1 then return 'kept' end
   end
-  if redis.call('LLEN', key('outgoing')) > 0 then return 0 end
-  for _, day in ipairs(redis.call('ZRANGE', key('series_days'), 0, -1)) do redis.call('DEL', key('series:' .. day)) end
+  if redis.call('LLEN', key('outgoing')) > 0 then return 'kept' end
+  also_when_full()
+  redis.call('SET', key('dropped'), text(now))
+  delete_hours(redis.call('ZRANGE', key('series_hours'), 0, 499))
+  if redis.call('EXISTS', key('series_hours')) == 1 then return 'more' end
   redis.call(
-    'DEL', key('series_days'), key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('outgoing'),
-    key('last_outgoing'), key('arrived'), ordering_keys, under_way, dedupe_keys)
-  return 1
+    'DEL', key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('outgoing'), key('last_outgoing'),
+    key('arrived'), ordering_keys, under_way, dedupe_keys)
+  return redis.call('EXISTS', ASIDE) == 1 and 'damaged' or 'dropped'
+elseif what == 'erase' then
+  -- A step over all keys of the server, from the `cursor` on: deletes what is left of a damaged definition. Returns the next cursor; '0'
+  -- at the end, when it also forgets what was put aside.
+  local cursor, found = unpack(redis.call('SCAN', given.cursor, 'MATCH', prefix .. ':*', 'COUNT', 1000))
+  for _, name in ipairs(found) do
+    if name ~= key('audit') and name ~= key('dropped') and name ~= ASIDE then redis.call('UNLINK', name) end
+  end
+  if cursor == '0' then redis.call('DEL', ASIDE) end
+  return cursor
 elseif what == 'tick' then
   -- Time and timetable as read, `seen_tick` and `seen_schedule`; the new ones, `last_tick` and `tick_schedule`; `notices`: each has
   -- `member` and `param`.
@@ -189,6 +207,15 @@ elseif what == 'forwarded' then
     if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > given.arrived then return 1 end
     redis.call('LPOP', key('outgoing'))
   end
+elseif what == 'test' then
+  -- A new notice: its `member`, `param` and `tag`; `call`, a random word that identifies the call; its `audit` entry. Returns 'done', or
+  -- 'conflict' where the number is taken. The call can be repeated after a lost reply.
+  if redis.call('EXISTS', notice_key(given.member)) == 1 then
+    return redis.call('HGET', notice_key(given.member), 'insert_call') == given.call and 'done' or 'conflict'
+  end
+  insert(given, now, 'insert_call', given.call)
+  write_audit(key('audit'), given.audit)
+  return 'done'
 elseif what == 'limits' then
   -- The limits as read, `seen_limits`; the `new_limits`; the `audit` entry.
   if (redis.call('GET', key('limit')) or '') ~= given.seen_limits then return 'conflict' end

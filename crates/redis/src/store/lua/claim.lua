@@ -57,11 +57,14 @@ elseif mode == 'take' then
 end
 local out, lease = {}, lease_end(given.lease)
 for _, member in ipairs(found) do
-  leave(member)
-  redis.call('HINCRBY', notice_key(member), 'fence', 1)
-  redis.call('HSET', notice_key(member), 'worker', given.worker, 'last_call_time', text(now))
-  -- sending
-  enter(member, '5', lease)
-  out[#out + 1] = seen(member)
+  if leave(member) then
+    redis.call('HINCRBY', notice_key(member), 'fence', 1)
+    redis.call('HSET', notice_key(member), 'worker', given.worker, 'last_call_time', text(now))
+    -- sending
+    enter(member, '5', lease)
+    out[#out + 1] = seen(member)
+  else
+    put_aside_without_entry(member, aside)
+  end
 end
 return { 'claimed', text(now), redis.call('GET', key('limit')) or '', sending + #out, out, aside }

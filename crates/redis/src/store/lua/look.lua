@@ -1,5 +1,5 @@
 -- given: `what` to read. Each branch names its further fields. Changes nothing, except that it puts members without a notice
--- aside.
+-- aside and forgets groups without members.
 local what = given.what
 
 -- The first score of a sorted set; '': it is empty.
@@ -97,12 +97,18 @@ elseif what == 'find' then
   if #notice == 0 then return { notice, '' } end
   return { notice, redis.call('ZSCORE', status_set(fields(member, 'status')), member) or '' }
 elseif what == 'list' then
-  -- What `walk` needs; `most`, the maximum.
-  local out = {}
+  -- What `walk` needs; `most`, the maximum. Only the notice itself names the sets of its tag, class and group, so a member that has lost
+  -- its notice is removed from them here.
+  local out, lost = {}, {}
   walk(function(member, score)
-    out[#out + 1] = line(member, score)
+    local notice = line(member, score)
+    if notice then out[#out + 1] = notice else lost[#lost + 1] = member end
     return #out >= given.most
   end)
+  for _, member in ipairs(lost) do
+    redis.call('ZREM', prefix .. given.set, member)
+    put_aside_without_entry(member)
+  end
   return out
 elseif what == 'search' then
   -- As 'list', for those that are selected; `read`, the maximum number of notices to read. Returns the found ones, and where it stopped
@@ -132,31 +138,47 @@ elseif what == 'classes' then
     if redis.call('ZCARD', dead_letter_set(class)) > 0 then out[#out + 1] = class end
   end
   return out
-elseif what == 'groups' then
-  -- `from` and `to`; `most`, the maximum. Returns the largest groups: number, count, the first and the last time, and the notice that
-  -- was added last: its member, class, errors and reason.
-  local all = {}
-  for _, group in ipairs(redis.call('SMEMBERS', key('error_groups'))) do
-    local count = redis.call('ZCOUNT', error_group_set(group), given.from, given.to)
-    if count > 0 then all[#all + 1] = { group, count } end
-  end
-  table.sort(all, function(a, b) return a[2] > b[2] or (a[2] == b[2] and a[1] < b[1]) end)
+elseif what == 'group_counts' then
+  -- A step over the groups, from the `cursor` on; `from` and `to`. Returns the next cursor, '0' at the end, and groups with their counts.
+  -- Forgets groups whose last members have lost their notices.
+  local cursor, found = unpack(redis.call('SSCAN', key('error_groups'), given.cursor, 'COUNT', 500))
   local out = {}
-  for i = 1, math.min(#all, given.most) do
-    local group, count = all[i][1], all[i][2]
+  for _, group in ipairs(found) do
+    local count = redis.call('ZCOUNT', error_group_set(group), given.from, given.to)
+    if count > 0 then
+      out[#out + 1] = { group, count }
+    elseif redis.call('EXISTS', error_group_set(group)) == 0 then
+      redis.call('SREM', key('error_groups'), group)
+    end
+  end
+  return { cursor, out }
+elseif what == 'groups' then
+  -- The `groups`; `from` and `to`. Returns of each that is not empty: number, count, the first and the last time, and the notice that
+  -- was added last: its member, class, errors and reason.
+  local out = {}
+  for _, group in ipairs(given.groups) do
     local set = error_group_set(group)
-    local first = redis.call('ZRANGEBYSCORE', set, given.from, given.to, 'WITHSCORES', 'LIMIT', 0, 1)
-    local last = redis.call('ZREVRANGEBYSCORE', set, given.to, given.from, 'WITHSCORES', 'LIMIT', 0, 1)
-    out[#out + 1] = { group, text(count), first[2], last[2], last[1], fields(last[1], 'last_class', 'errors', 'end_reason') }
+    local count = redis.call('ZCOUNT', set, given.from, given.to)
+    if count > 0 then
+      local first = redis.call('ZRANGEBYSCORE', set, given.from, given.to, 'WITHSCORES', 'LIMIT', 0, 1)
+      local last = redis.call('ZREVRANGEBYSCORE', set, given.to, given.from, 'WITHSCORES', 'LIMIT', 0, 1)
+      out[#out + 1] = { group, text(count), first[2], last[2], last[1], fields(last[1], 'last_class', 'errors', 'end_reason') }
+    end
   end
   return out
 elseif what == 'series' then
-  -- The `days`. Returns minute and node with their counters, one day after the other.
-  local out = {}
-  for _, day in ipairs(given.days) do
-    for _, word in ipairs(redis.call('HGETALL', key('series:' .. day))) do out[#out + 1] = word end
+  -- `from` and `to`, the begins of hours; `most`: when so many rows are read, another call reads the hours that follow. Returns the begin of
+  -- the next one, '' if all are read; and the hours, each with its begin, and minute and node with their counters.
+  local out, read = {}, 0
+  local hours = redis.call('ZRANGEBYSCORE', key('series_hours'), given.from, given.to, 'WITHSCORES', 'LIMIT', 0, given.most + 1)
+  for at = 1, #hours, 2 do
+    local name, begin = hours[at], hours[at + 1]
+    if read >= given.most then return { begin, out } end
+    local rows = redis.call('HGETALL', key('series:' .. name))
+    read = read + math.max(#rows / 2, 1)
+    out[#out + 1] = { begin, rows }
   end
-  return out
+  return { '', out }
 elseif what == 'counts' then
   -- `recent`: how many milliseconds back successes count.
   local oldest = ''

@@ -6,32 +6,11 @@ local function key(name)
   return prefix .. ':' .. name
 end
 
-local function definition_key(id)
-  return key('definition:' .. id)
-end
-
-local function versions_key(id)
-  return key('versions:' .. id)
-end
-
--- Returns a text that changes with every edit of a row, also by hand, and the row.
-local function fingerprint(id)
-  local row = redis.call('HGETALL', definition_key(id))
-  if #row == 0 then return '', row end
-  local words = {}
-  for at = 1, #row, 2 do
-    local field, value = row[at], row[at + 1]
-    words[#words + 1] = #field .. ':' .. field .. #value .. ':' .. value
-  end
-  table.sort(words)
-  return redis.sha1hex(table.concat(words)), row
-end
-
 -- The id of each definition that takes new notices, by name.
 local function names()
   local known = {}
   for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-    local name, delete_time = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time'))
+    local name, delete_time = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'delete_time'))
     if name and not delete_time then known[name] = id end
   end
   return known
@@ -46,12 +25,12 @@ if what == 'names' then
     local name, id = of.name, of.id
     local stored_name, delete_time, encrypt_param
     if id then
-      stored_name, delete_time, encrypt_param = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time', 'encrypt_param'))
+      stored_name, delete_time, encrypt_param = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'delete_time', 'encrypt_param'))
     end
     if stored_name ~= name or delete_time then
       known = known or names()
       id = known[name] or ''
-      encrypt_param = redis.call('HGET', definition_key(id), 'encrypt_param')
+      encrypt_param = redis.call('HGET', definition_key(prefix, id), 'encrypt_param')
     end
     ids[i], encrypt[i] = id, encrypt_param or ''
     if id == '' then wanted = 0 end
@@ -71,37 +50,24 @@ elseif what == 'definitions' then
   -- Each with its fingerprint, the number of its versions, and the last version.
   local out = {}
   for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-    local print, row = fingerprint(id)
-    local last = redis.call('LINDEX', versions_key(id), -1)
-    out[#out + 1] = { id, print, row, redis.call('LLEN', versions_key(id)), last or '' }
+    local print, row = fingerprint(prefix, id)
+    local last = redis.call('LINDEX', versions_key(prefix, id), -1)
+    out[#out + 1] = { id, print, row, redis.call('LLEN', versions_key(prefix, id)), last or '' }
   end
   return { text(now), out }
 elseif what == 'number' then
   return redis.call('INCR', key(given.counter))
 elseif what == 'edit' then
-  -- The `id`; its fingerprint and the number of versions as read: `seen_fingerprint`, `seen_versions`; new `versions` and `audit`
-  -- entries; the `row`, if it changes: the value of each column.
-  local id, row, versions = given.id, given.row, versions_key(given.id)
-  if fingerprint(id) ~= given.seen_fingerprint or redis.call('LLEN', versions) ~= given.seen_versions then return 'conflict' end
-  if row then
-    for _, other in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-      if other ~= id and redis.call('HGET', definition_key(other), 'name') == row.name then return 'taken' end
-    end
-    redis.call('DEL', definition_key(id))
-    for column, value in pairs(row) do redis.call('HSET', definition_key(id), column, value) end
-    redis.call('SADD', key('definitions'), id)
-  end
-  for _, version in ipairs(given.versions) do redis.call('RPUSH', versions, version) end
-  for _, entry in ipairs(given.audit) do write_audit(key('audit'), entry) end
-  return 'done'
+  return write_definition(prefix, given)
 elseif what == 'forget' then
   local id = given.id
   redis.call('SREM', key('definitions'), id)
   redis.call('HDEL', key('counts'), id)
-  redis.call('DEL', definition_key(id), versions_key(id))
+  redis.call('HDEL', key('arrived_alarms'), id)
+  redis.call('DEL', definition_key(prefix, id), versions_key(prefix, id))
   return 'done'
 elseif what == 'versions' then
-  return redis.call('LRANGE', versions_key(given.id), 0, -1)
+  return redis.call('LRANGE', versions_key(prefix, given.id), 0, -1)
 elseif what == 'beat' then
   -- The `node` that reports, if any, and its `row`. Deletes nodes that were not seen for a day.
   if given.node then
@@ -127,15 +93,18 @@ elseif what == 'counts' then
   for at = 1, #counts, 2 do out[#out + 1] = { counts[at], counts[at + 1] } end
   return { text(now), out }
 elseif what == 'may_count' then
-  -- The definition `id`; for how many milliseconds the others `wait`. The first node to ask counts.
+  -- The definition `id`; for how many milliseconds the others `wait`. The first node to ask counts. It may still know a definition that
+  -- is gone.
   local id = given.id
+  if redis.call('SISMEMBER', key('definitions'), id) == 0 then return 0 end
   local row = redis.call('HGET', key('counts'), id) or ''
   local next_time, rest = string.match(row, '^{"next_time":(%d+)(.*)$')
   if tonumber(next_time or '0') > now then return 0 end
   redis.call('HSET', key('counts'), id, '{"next_time":' .. text(now + given.wait) .. (rest or '}'))
   return 1
 elseif what == 'counted' then
-  -- The definition `id`; after how many milliseconds to count next, `wait`; the `counts`.
+  -- The definition `id`, which may be gone; after how many milliseconds to count next, `wait`; the `counts`.
+  if redis.call('SISMEMBER', key('definitions'), given.id) == 0 then return 0 end
   redis.call('HSET', key('counts'), given.id, '{"next_time":' .. text(now + given.wait) .. ',' .. string.sub(given.counts, 2))
   return 1
 elseif what == 'switch' then

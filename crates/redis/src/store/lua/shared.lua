@@ -46,7 +46,7 @@ local function refresh(ordering_key)
   end
 end
 
--- Removes a notice from all sets. Its hash stays.
+-- Removes a notice from all sets. Its hash stays. Returns its status; `false`: it has no hash.
 local function leave(member)
   local status, crashes, ordering_key, dedupe_key, last_class, tag =
     fields(member, 'status', 'crashes', 'ordering_key', 'dedupe_key', 'last_class', 'tag')
@@ -69,6 +69,7 @@ local function leave(member)
       refresh(ordering_key)
     end
   end
+  return status
 end
 
 -- The dedupe key of a notice, if no other live notice may have it.
@@ -116,7 +117,7 @@ end
 local function seen(member)
   local notice = redis.call(
     'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'param', 'description', 'errors', 'worker',
-    'last_call_time', 'create_time', 'trace_context', 'ordering_key', 'max_tries', 'expires_at')
+    'last_call_time', 'create_time', 'trace_context', 'ordering_key', 'max_tries', 'expires_at', 'tag')
   if not notice[1] then return false end
   notice[#notice + 1] = member
   return notice

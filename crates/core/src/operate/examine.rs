@@ -1,0 +1,181 @@
+//! The examination of a store: what every store has in common. What a store says of its own server is in [`BrowseStore::examine`].
+//!
+//! [`BrowseStore::examine`]: crate::store::BrowseStore::examine
+
+use std::time::{Duration, Instant};
+
+use chrono::{TimeDelta, Utc};
+
+use super::{Filter, Operator};
+use crate::alert::ALERT_DEFINITION;
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::notice::rfc3339;
+use crate::outbox::DefinitionState;
+
+/// Clocks may differ by this much before a person must know. Sweepers raise an alert at 30 s.
+const CLOCK: TimeDelta = TimeDelta::seconds(2);
+
+/// Dead letters of this age have been overlooked.
+const OLD_DEAD_LETTER: TimeDelta = TimeDelta::days(3);
+
+/// First sends and retries that have been due for as long as this are late.
+const LATE: TimeDelta = TimeDelta::minutes(5);
+
+impl Operator {
+    /// Examines the store, its server, the definitions and the nodes. Returns all findings, the worst first; what is well is among
+    /// them. It changes nothing, and reads catalogues and settings, so it takes some milliseconds.
+    ///
+    /// A check that fails is a finding itself, so there is no error. A store that does not answer has one finding.
+    pub async fn examine(&self) -> Vec<Finding> {
+        let asked = (Instant::now(), Utc::now());
+        let now = match self.stores().send.now().await {
+            Ok(now) => now,
+            Err(error) => {
+                let remedy = "check the URL, the server, the network and the account";
+                return vec![Finding::problem("connection", error.to_string(), "nothing is sent or added", remedy)];
+            }
+        };
+        let took = asked.0.elapsed();
+        let mut findings = vec![Finding::fine("connection", format!("the store answers in {} ms", took.as_millis()))];
+        findings.push(clock(now - asked.1 - half(took)));
+        match self.stores().browse.examine().await {
+            Ok(found) => findings.extend(found),
+            Err(error) => findings.push(Finding::unknown("server", error.to_string())),
+        }
+        findings.extend(self.definitions_and_nodes().await.unwrap_or_else(|error| {
+            let remedy = "if tables are missing, `solid-notify migrate` creates them";
+            vec![Finding::problem(
+                "definitions",
+                error.to_string(),
+                "definitions cannot be read, so nothing is sent",
+                remedy,
+            )]
+        }));
+        findings
+            .extend(self.notices().await.unwrap_or_else(|error| vec![Finding::unknown("notices", error.to_string())]));
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        findings
+    }
+
+    async fn definitions_and_nodes(&self) -> Result<Vec<Finding>> {
+        let states: Vec<DefinitionState> =
+            self.outbox.definitions().await?.into_iter().filter(|state| state.deleted().is_none()).collect();
+        let mut findings = Vec::new();
+        for state in states.iter().filter(|state| !state.problems.is_empty() || !state.refused_by.is_empty()) {
+            let name = &state.row.name;
+            let why: Vec<String> = match state.problems.is_empty() {
+                false => state.problems.iter().map(ToString::to_string).collect(),
+                true => vec!["a node refuses its handler_config".to_owned()],
+            };
+            let remedy = format!("solid-notify def show {name}; solid-notify def edit {name} COLUMN=VALUE");
+            let meaning = "its notices are kept and not sent";
+            findings.push(Finding::problem("definitions", format!("{name}: {}", why.join("; ")), meaning, remedy));
+        }
+        if findings.is_empty() {
+            findings.push(Finding::fine("definitions", format!("{} definitions are valid", states.len())));
+        }
+        if let Some(paused) = self.paused().await? {
+            let meaning = "no node sends anything";
+            findings.push(Finding::problem("pause", paused.to_string(), meaning, "solid-notify resume-all"));
+        }
+        findings.extend(self.handlers(&states).await?);
+        Ok(findings)
+    }
+
+    /// Compares the handlers that definitions need with those that living nodes have.
+    async fn handlers(&self, states: &[DefinitionState]) -> Result<Vec<Finding>> {
+        let nodes = self.nodes().await?;
+        if nodes.is_empty() {
+            let remedy = "start the application's sweeper, or `solid-notify serve`";
+            return Ok(vec![Finding::problem("nodes", "no sweeper runs", "nothing is sent", remedy)]);
+        }
+        let handled = |name: &str| nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == name));
+        // A target has the handler of its definition, which is in this list itself.
+        let without = states
+            .iter()
+            .filter(|state| state.row.enabled && state.row.target_of.is_none() && !handled(state.row.handler_name()));
+        let (alerts, others): (Vec<&str>, Vec<&str>) =
+            without.map(|state| state.row.name.as_str()).partition(|name| *name == ALERT_DEFINITION);
+        let mut findings = vec![Finding::fine("nodes", format!("{} sweepers were seen lately", nodes.len()))];
+        if !others.is_empty() {
+            let found = format!("no living node has the handlers of {}", others.join(", "));
+            let remedy =
+                "register the handler in a sweeper, or name a channel: solid-notify def edit NAME handler=webhook";
+            findings.push(Finding::problem("handlers", found, "their notices wait, and count no try", remedy));
+        }
+        if !alerts.is_empty() {
+            let remedy = "the table [alerts] of `solid-notify serve`, or AlertChannels in the application";
+            findings.push(Finding::warning(
+                "alerts",
+                "no living node sends them",
+                "alerts wait, and reach no person",
+                remedy,
+            ));
+        }
+        Ok(findings)
+    }
+
+    async fn notices(&self) -> Result<Vec<Finding>> {
+        let now = self.stores().send.now().await?;
+        let mut findings = Vec::new();
+        let dead = self.preview(&Filter::dead_letters()).await?;
+        findings.push(match dead.oldest {
+            Some(oldest) if now - oldest > OLD_DEAD_LETTER => Finding::warning(
+                "dead_letters",
+                format!("{}, the oldest from {}", dead.total, rfc3339(oldest)),
+                "a receiver never got these notices, and no one has decided about them",
+                "solid-notify dead groups; then solid-notify dead retry, or dead purge",
+            ),
+            _ => Finding::fine("dead_letters", dead.total.to_string()),
+        });
+        let late: Vec<String> = (self.snapshot().await?.into_iter())
+            .filter(|row| {
+                row.taken.as_ref().and_then(|(counts, _)| counts.oldest_due).is_some_and(|due| now - due > LATE)
+            })
+            .map(|row| row.definition)
+            .collect();
+        findings.push(match late.is_empty() {
+            true => Finding::fine("backlog", "nothing has been due for long"),
+            false => Finding::warning(
+                "backlog",
+                format!("due for more than {} min: {}", LATE.num_minutes(), late.join(", ")),
+                "a limit, a closed window, an open circuit or too few sweepers hold notices up",
+                "solid-notify msg list --def NAME; solid-notify msg explain ID",
+            ),
+        });
+        Ok(findings)
+    }
+}
+
+fn clock(offset: TimeDelta) -> Finding {
+    let found = format!("this machine's clock differs from the store's by {} ms", offset.num_milliseconds());
+    match offset.abs() > CLOCK {
+        true => Finding::warning(
+            "clock",
+            found,
+            "sending follows the store's clock, so cadence is right; the times in this machine's logs are not",
+            "synchronise the clocks: chronyc tracking, timedatectl",
+        ),
+        false => Finding::fine("clock", found),
+    }
+}
+
+fn half(took: Duration) -> TimeDelta {
+    TimeDelta::from_std(took / 2).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+
+    #[test]
+    fn a_clock_is_judged_in_both_directions() {
+        for (seconds, severity) in
+            [(0, Severity::Fine), (2, Severity::Fine), (3, Severity::Warning), (-3, Severity::Warning)]
+        {
+            assert_eq!(clock(TimeDelta::seconds(seconds)).severity, severity, "{seconds}");
+        }
+    }
+}
