@@ -1,17 +1,15 @@
-//! [`AlertChannels`]: the handler of the definition `notify.alert`. It selects the recipients of an alert and turns their
-//! results into one; the channels do the sending.
+//! [`AlertChannels`]: the handler of the definition `notify.alert`. It selects the recipients of an alert; the mailer and the chats
+//! do the sending.
 
 use futures_util::future::join;
-#[cfg(any(feature = "mail", feature = "chat"))]
-use parking_lot::Mutex;
 use solid_notify_core::Alert;
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice};
 use std::fmt;
 
 #[cfg(feature = "chat")]
-use crate::chat::{self, Chat, ChatService};
-use crate::delivered::Delivered;
-use crate::error::ChannelError;
+use crate::chat::{self, ChatService, NamedChat};
+use crate::delivered::Progress;
+use crate::error::{ChannelError, result};
 #[cfg(feature = "mail")]
 use crate::mail::{self, Mailer};
 
@@ -29,7 +27,7 @@ pub struct AlertChannels {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,
     #[cfg(feature = "chat")]
-    chats: Vec<Chat>,
+    chats: Vec<NamedChat>,
     #[cfg(feature = "chat")]
     client: reqwest::Client,
     defaults: Recipients,
@@ -41,7 +39,7 @@ pub struct AlertChannelsBuilder {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,
     #[cfg(feature = "chat")]
-    chats: Vec<Chat>,
+    chats: Vec<NamedChat>,
     defaults: Recipients,
 }
 
@@ -81,28 +79,27 @@ impl AlertChannels {
 
     /// Sends the mail to the addresses that do not have it yet. Returns the errors.
     #[cfg(feature = "mail")]
-    async fn mail(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
-        let (mut addresses, mut errors) = (Vec::new(), Vec::new());
-        for name in names {
-            match mail::address(name) {
-                Ok(address) if addresses.contains(&address) || progress.has(address.as_ref()) => {}
-                Ok(address) => addresses.push(address),
-                Err(error) => errors.push(error),
-            }
-        }
-        if addresses.is_empty() {
+    async fn mail(
+        &self,
+        notice: &Notice<Alert>,
+        progress: &Progress<'_, Alert>,
+        names: &[String],
+    ) -> Vec<ChannelError> {
+        let (mailboxes, mut errors) = mail::mailboxes(names, "the column `email`");
+        let addresses = mailboxes.iter().map(|mailbox| mailbox.email.clone());
+        let left: Vec<_> = addresses.filter(|address| !progress.has(address.as_ref())).collect();
+        if left.is_empty() {
             return errors;
         }
         let Some(mailer) = &self.mailer else {
-            errors.push(no_mailer(addresses.iter().map(ToString::to_string)));
+            errors.push(no_mailer(left.iter().map(ToString::to_string)));
             return errors;
         };
-        let notice = progress.notice;
-        match mailer.send(notice.param(), &notice.idempotency_key(), &addresses).await {
-            Ok(refused) => {
-                addresses.retain(|address| refused.iter().all(|(other, _)| other != address));
-                progress.note(addresses.iter().map(AsRef::as_ref));
-                errors.extend(refused.into_iter().map(|(_, error)| error));
+        let letter = mail::alert_letter(notice.param(), mailboxes);
+        match mailer.send(&letter, &notice.idempotency_key(), &left).await {
+            Ok(sent) => {
+                progress.note(sent.accepted.iter().map(AsRef::as_ref));
+                errors.extend(sent.refused);
             }
             Err(error) => errors.push(error),
         }
@@ -110,7 +107,7 @@ impl AlertChannels {
     }
 
     #[cfg(not(feature = "mail"))]
-    async fn mail(&self, _: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+    async fn mail(&self, _: &Notice<Alert>, _: &Progress<'_, Alert>, names: &[String]) -> Vec<ChannelError> {
         if names.is_empty() { Vec::new() } else { vec![no_mailer(names.iter().cloned())] }
     }
 
@@ -130,13 +127,18 @@ impl AlertChannels {
 
     /// Posts to all chats that do not have it yet, at the same time. Returns the errors.
     #[cfg(feature = "chat")]
-    async fn chat(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
-        let text = progress.notice.param().text();
+    async fn chat(
+        &self,
+        notice: &Notice<Alert>,
+        progress: &Progress<'_, Alert>,
+        names: &[String],
+    ) -> Vec<ChannelError> {
+        let text = notice.param().text();
         let post = async |name: &String| {
             let Some(chat) = self.chats.iter().find(|chat| chat.name == *name) else {
                 return Err(ChannelError::UnknownChat { name: name.clone(), known: self.known_chats() });
             };
-            chat.send(&self.client, &text).await?;
+            chat.send(&self.client, &text).await.1?;
             progress.note([name.as_str()]);
             Ok(())
         };
@@ -145,7 +147,7 @@ impl AlertChannels {
     }
 
     #[cfg(not(feature = "chat"))]
-    async fn chat(&self, _: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+    async fn chat(&self, _: &Notice<Alert>, _: &Progress<'_, Alert>, names: &[String]) -> Vec<ChannelError> {
         names.iter().map(|name| ChannelError::UnknownChat { name: name.clone(), known: Vec::new() }).collect()
     }
 }
@@ -166,9 +168,9 @@ impl Handler for AlertChannels {
         if recipients.is_empty() {
             return Err(Failure::give_up(ChannelError::NoRecipient { definition: alert.definition.clone() }));
         }
-        let progress = Progress::of(&notice);
-        let (mails, chats) =
-            join(self.mail(&progress, &recipients.email), self.chat(&progress, &recipients.chats)).await;
+        let progress = Progress::of(&notice, |_, name| name.to_owned());
+        let mails = self.mail(&notice, &progress, &recipients.email);
+        let (mails, chats) = join(mails, self.chat(&notice, &progress, &recipients.chats)).await;
         result(mails.into_iter().chain(chats).collect())
     }
 
@@ -191,45 +193,6 @@ impl Handler for AlertChannels {
     }
 }
 
-/// Turns the errors of all recipients into the handler's result.
-fn result(errors: Vec<ChannelError>) -> HandlerResult {
-    let Some(error) = ChannelError::all(errors) else {
-        return Ok(());
-    };
-    Err(match error.delay() {
-        _ if error.is_permanent() => Failure::give_up(error),
-        Some(delay) => Failure::retry_in(delay, error),
-        None => Failure::retry(error),
-    })
-}
-
-/// The recipients that have the alert. It is stored after each delivery and not at the end, because the description of a
-/// handler that is cancelled by its time-out is kept.
-struct Progress<'a> {
-    notice: &'a Notice<Alert>,
-    delivered: Mutex<Delivered>,
-}
-
-impl<'a> Progress<'a> {
-    fn of(notice: &'a Notice<Alert>) -> Self {
-        Self { notice, delivered: Mutex::new(Delivered::read(notice.description().as_deref())) }
-    }
-
-    #[cfg(any(feature = "mail", feature = "chat"))]
-    fn has(&self, name: &str) -> bool {
-        self.delivered.lock().has(name)
-    }
-
-    #[cfg(any(feature = "mail", feature = "chat"))]
-    fn note<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
-        let mut delivered = self.delivered.lock();
-        names.into_iter().for_each(|name| delivered.add(name));
-        if delivered.is_begun() {
-            self.notice.set_description(delivered.text());
-        }
-    }
-}
-
 impl AlertChannelsBuilder {
     /// Sets the server through which mails are sent.
     #[cfg(feature = "mail")]
@@ -241,7 +204,7 @@ impl AlertChannelsBuilder {
     /// Adds a chat under the name that `alert_to` uses. A name has neither a comma nor an `@`, and is used once.
     #[cfg(feature = "chat")]
     pub fn chat(mut self, name: impl Into<String>, service: impl ChatService) -> Self {
-        self.chats.push(Chat::new(name.into(), service));
+        self.chats.push(NamedChat::new(name.into(), service));
         self
     }
 
@@ -265,7 +228,7 @@ impl AlertChannelsBuilder {
     pub fn build(self) -> Result<AlertChannels, ChannelError> {
         #[cfg(feature = "mail")]
         for address in &self.defaults.email {
-            mail::address(address)
+            mail::mailbox(address, "the default address")
                 .map_err(|error| ChannelError::setup_failed(format!("the default address `{address}`"), error))?;
         }
         #[cfg(feature = "mail")]

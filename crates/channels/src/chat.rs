@@ -1,8 +1,9 @@
-//! Chats: posts an alert to the webhook of a group, and interprets the answer.
+//! Chats: posts a text to the webhook of a group, and interprets the answer. [`Chat`] sends notices, and [`crate::AlertChannels`] alerts.
 //!
 //! The request format and the answers of each service are in a file of its own, without any I/O; this file is the shell
 //! around them. A program adds a service of its own with [`ChatService`].
 
+mod channel;
 mod code;
 mod cut;
 mod ding_talk;
@@ -17,9 +18,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Client, StatusCode, Url, redirect};
 use serde_json::Value;
+use solid_notify_core::Response;
+use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_core::error::BoxError;
 
+pub use channel::Chat;
 pub use ding_talk::DingTalk;
 pub use feishu::Feishu;
 pub use slack::Slack;
@@ -123,16 +128,24 @@ pub enum ChatResult {
     },
 }
 
-/// A chat with the name that alerts use.
+/// A chat with a name for errors, which alerts use, too.
 #[derive(Clone)]
-pub(crate) struct Chat {
+pub(crate) struct NamedChat {
     pub(crate) name: String,
     service: Arc<dyn ChatService>,
+    /// What must not be shown of an answer, beside the secrets of the service.
+    hidden: Vec<SecretString>,
 }
 
-impl Chat {
+impl NamedChat {
     pub(crate) fn new(name: String, service: impl ChatService) -> Self {
-        Self { name, service: Arc::new(service) }
+        Self { name, service: Arc::new(service), hidden: Vec::new() }
+    }
+
+    /// Hides secrets of the message, too, where the service repeats them.
+    pub(crate) fn hiding(mut self, secrets: &[SecretString]) -> Self {
+        self.hidden.extend_from_slice(secrets);
+        self
     }
 
     /// Checks the URL at the start, so that a mistake shows before the first alert.
@@ -149,18 +162,15 @@ impl Chat {
         }
     }
 
-    /// Posts a text.
-    pub(crate) async fn send(&self, client: &Client, text: &str) -> Result<(), ChannelError> {
-        let chat = || self.name.clone();
-        // The URL is the secret of most services, and reqwest's errors contain it.
-        let silent =
-            |error: reqwest::Error| ChannelError::NoAnswer { chat: chat(), source: error.without_url().into() };
+    /// Posts a text. Returns the answer, if there was one, and the error, unless the chat has the text.
+    pub(crate) async fn send(&self, client: &Client, text: &str) -> (Option<Response>, Result<(), ChannelError>) {
+        let chat = self.name.clone();
         let post = self.service.post(text, Utc::now());
-        let response = client.post(&post.url).json(&post.body).send().await.map_err(silent)?;
-        let status = response.status();
-        let failure = response.error_for_status_ref().err().map(|error| error.without_url().into());
-        let retry_after = retry_after(response.headers());
-        let body = beginning(response).await.map_err(silent)?;
+        let Answer { status, failure, retry_after, body } = match ask(client, &post).await {
+            Ok(answer) => answer,
+            // The URL is the secret of most services, and reqwest's errors contain it.
+            Err(error) => return (None, Err(ChannelError::NoAnswer { chat, source: error.without_url().into() })),
+        };
         let response = ChatResponse { status: status.as_u16(), retry_after, body: &body };
         let result = match status {
             StatusCode::TOO_MANY_REQUESTS => {
@@ -168,21 +178,43 @@ impl Chat {
             }
             _ => self.service.judge(&response),
         };
-        let hidden = |reason: String| hide(reason, &post.url, &self.service.secrets());
-        match result {
+        let mut secrets = self.service.secrets();
+        secrets.extend(self.hidden.iter().map(|secret| secret.expose_secret().to_owned()));
+        let hidden = |text: &str| hide(text.to_owned(), &post.url, &secrets);
+        let result = match result {
             ChatResult::Accepted if status.is_success() => Ok(()),
             ChatResult::Accepted => {
-                let reason = hidden(format!("{status}: {}", response.excerpt()));
-                Err(ChannelError::Refused { chat: chat(), reason, source: failure })
+                let reason = hidden(&format!("{status}: {}", response.excerpt()));
+                Err(ChannelError::Refused { chat, reason, source: failure })
             }
             ChatResult::TooOften { delay, reason } => {
-                Err(ChannelError::TooOften { chat: chat(), delay, reason: hidden(reason) })
+                Err(ChannelError::TooOften { chat, delay, reason: hidden(&reason) })
             }
             ChatResult::Refused { reason } => {
-                Err(ChannelError::Refused { chat: chat(), reason: hidden(reason), source: failure })
+                Err(ChannelError::Refused { chat, reason: hidden(&reason), source: failure })
             }
-        }
+        };
+        (Some(Response::new(status.as_u16()).body(hidden(&body))), result)
     }
+}
+
+/// What a service answered.
+struct Answer {
+    status: StatusCode,
+    /// The error of an error status, for its class.
+    failure: Option<BoxError>,
+    retry_after: Option<Duration>,
+    body: String,
+}
+
+async fn ask(client: &Client, post: &Post) -> Result<Answer, reqwest::Error> {
+    let response = client.post(&post.url).json(&post.body).send().await?;
+    Ok(Answer {
+        status: response.status(),
+        failure: response.error_for_status_ref().err().map(|error| error.without_url().into()),
+        retry_after: retry_after(response.headers()),
+        body: beginning(response).await?,
+    })
 }
 
 /// Builds the HTTP client for all chats.
@@ -202,7 +234,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     ["retry-after", "x-ogw-ratelimit-reset"].into_iter().find_map(seconds).map(Duration::from_secs)
 }
 
-async fn beginning(mut response: Response) -> Result<String, reqwest::Error> {
+async fn beginning(mut response: reqwest::Response) -> Result<String, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);

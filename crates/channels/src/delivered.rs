@@ -1,12 +1,40 @@
-//! The recipients that already have an alert, stored in the description of its notice: `delivered to: ops@example.com,
-//! ops`.
+//! The recipients that already have a notice, stored in its description: `delivered to: ops@example.com, ops`.
 //!
 //! A retry reads the list and leaves them out. The description exists in any case and people can read it, so nothing else
 //! is stored.
 
+use parking_lot::Mutex;
+use solid_notify_sweeper::Notice;
+
 /// The beginning of the list. Other text may stand before it.
 const MARK: &str = "delivered to: ";
 
+/// The recipients that have a notice. The list is stored after each delivery and not at the end, because the description of a
+/// handler that is cancelled by its time-out is kept.
+pub(crate) struct Progress<'a, T> {
+    notice: &'a Notice<T>,
+    delivered: Mutex<Delivered>,
+    label: fn(&Notice<T>, &str) -> String,
+}
+
+impl<'a, T> Progress<'a, T> {
+    /// Reads what the last attempt stored. The list has the label of each recipient.
+    pub(crate) fn of(notice: &'a Notice<T>, label: fn(&Notice<T>, &str) -> String) -> Self {
+        Self { notice, delivered: Mutex::new(Delivered::read(notice.description().as_deref())), label }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.delivered.lock().has(&(self.label)(self.notice, name))
+    }
+
+    pub(crate) fn note<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
+        let mut delivered = self.delivered.lock();
+        names.into_iter().for_each(|name| delivered.add(&(self.label)(self.notice, name)));
+        if delivered.is_begun() {
+            self.notice.set_description(delivered.text());
+        }
+    }
+}
 /// The names of the recipients that have it. A mail address has an `@`; the name of a chat has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {

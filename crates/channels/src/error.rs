@@ -1,4 +1,4 @@
-//! [`ChannelError`]: why an alert did not reach a recipient, or why a channel cannot be set up.
+//! [`ChannelError`]: why a mail or a message did not reach a recipient, or why a channel cannot be set up.
 //!
 //! The errors of the clients (`lettre`, `reqwest`, `std::io`) stay in the chain of sources, so that the sweeper can
 //! classify an error by its type. None of the texts contains a secret.
@@ -6,9 +6,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
+use solid_notify_sweeper::{Failure, HandlerResult};
 
-/// Why a channel did not take an alert, or cannot be set up.
+/// Why a channel did not deliver to a recipient, or cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -44,15 +46,17 @@ pub enum ChannelError {
         addresses: String,
     },
     /// Not an address: no mail can ever be sent to it.
-    #[error("the column `email` has {address:?}, which is no mail address")]
+    #[error("{place} has {address:?}, which is no mail address")]
     NotAnAddress {
+        /// The column or the field that has it.
+        place: String,
         /// The text.
         address: String,
         /// What is wrong with it.
         source: BoxError,
     },
     /// The mail server does not take mail for one address.
-    #[error("the mail server refused the address `{address}` of the column `email`")]
+    #[error("the mail server refused the address `{address}`")]
     AddressRefused {
         /// The address.
         address: String,
@@ -113,19 +117,30 @@ impl ChannelError {
         Self::Setup { what: what.into(), source: None }
     }
 
-    #[cfg(any(feature = "mail", feature = "chat"))]
+    #[cfg(any(feature = "mail", feature = "chat", feature = "webhook"))]
     pub(crate) fn setup_failed(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Setup { what: what.into(), source: Some(source.into()) }
     }
 
-    /// Returns all errors as one; `None` if there are none.
+    /// Returns all errors as one; `None` if there are none. The first one decides the class, so an error that passes stands before one that
+    /// does not.
     pub(crate) fn all(mut errors: Vec<Self>) -> Option<Self> {
+        errors.sort_by_key(Self::lasts);
         match errors.len() {
             0 | 1 => errors.pop(),
             _ => {
                 let others = errors.split_off(1);
                 errors.pop().map(|first| Self::Several { first: Box::new(first), others })
             }
+        }
+    }
+
+    /// Returns the handler's result.
+    pub(crate) fn failure(self) -> Failure {
+        match self.delay() {
+            _ if self.is_permanent() => Failure::give_up(self).class(ErrorClass::Invalid),
+            Some(delay) => Failure::retry_in(delay, self).class(ErrorClass::Busy),
+            None => Failure::retry(self),
         }
     }
 
@@ -138,7 +153,19 @@ impl ChannelError {
         }
     }
 
-    /// Returns true if no later try can succeed: the text in the alert is not an address. A wrong password or an unknown
+    /// Returns how surely the next try fails in the same way.
+    fn lasts(&self) -> u8 {
+        match self {
+            Self::NotAnAddress { .. } => 2,
+            #[cfg(feature = "mail")]
+            Self::AddressRefused { source, .. } => u8::from(
+                source.downcast_ref::<lettre::transport::smtp::Error>().is_some_and(|error| error.is_permanent()),
+            ),
+            _ => 0,
+        }
+    }
+
+    /// Returns true if no later try can succeed: a text is not an address. A wrong password or an unknown
     /// name is different, because a later release of the program, or another node, may have the right one.
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -147,6 +174,11 @@ impl ChannelError {
             _ => false,
         }
     }
+}
+
+/// Turns the errors of all recipients into the handler's result.
+pub(crate) fn result(errors: Vec<ChannelError>) -> HandlerResult {
+    ChannelError::all(errors).map_or(Ok(()), |error| Err(error.failure()))
 }
 
 fn known_names(known: &[String]) -> String {
@@ -196,7 +228,11 @@ mod tests {
     }
 
     fn no_address() -> ChannelError {
-        ChannelError::NotAnAddress { address: "no-address".to_owned(), source: "no @".into() }
+        ChannelError::NotAnAddress {
+            place: "the column `email`".to_owned(),
+            address: "no-address".to_owned(),
+            source: "no @".into(),
+        }
     }
 
     #[test]

@@ -45,16 +45,38 @@
 #![cfg_attr(not(any(feature = "mail", feature = "chat")), allow(dead_code))]
 
 mod alerts;
+#[cfg(feature = "amqp")]
+mod amqp;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "redis-streams"))]
+mod brokers;
+mod channel;
 #[cfg(feature = "chat")]
 mod chat;
 mod delivered;
 mod error;
+mod field;
 #[cfg(feature = "mail")]
 mod mail;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "redis-streams")]
+mod redis_streams;
+pub mod template;
+#[cfg(feature = "webhook")]
+mod webhook;
 
 pub use alerts::{AlertChannels, AlertChannelsBuilder};
+#[cfg(feature = "amqp")]
+pub use amqp::{Amqp, AmqpConfig, Replies};
+pub use channel::{AnyNotice, Channel, ChannelExt, schema};
 #[cfg(feature = "chat")]
-pub use chat::{ChatResponse, ChatResult, ChatService, DingTalk, Feishu, Post, Slack, WeCom};
+pub use chat::{Chat, ChatResponse, ChatResult, ChatService, DingTalk, Feishu, Post, Slack, WeCom};
 pub use error::ChannelError;
 #[cfg(feature = "mail")]
-pub use mail::{Mailer, MailerBuilder};
+pub use mail::{Mail, Mailer, MailerBuilder};
+#[cfg(feature = "nats")]
+pub use nats::{Nats, NatsConfig};
+#[cfg(feature = "redis-streams")]
+pub use redis_streams::{RedisStreams, RedisStreamsConfig};
+#[cfg(feature = "webhook")]
+pub use webhook::{Webhook, WebhookBuilder, WebhookConfig};

@@ -1,9 +1,13 @@
-//! [`Mailer`]: sends alerts as mails, over SMTP.
+//! Mail over SMTP: [`Mail`] sends notices, and [`crate::AlertChannels`] alerts, by the same [`Mailer`].
 //!
-//! `builder.rs` builds it from its settings, `message.rs` writes a mail, `session.rs` talks to the server.
-//! [`crate::AlertChannels`] chooses the recipients.
+//! `config.rs` reads a `handler_config`, `channel.rs` makes letters by it. `builder.rs` builds a mailer from its settings, `message.rs`
+//! writes a letter as a mail, `session.rs` talks to the server.
 
+mod alert;
+mod attachments;
 mod builder;
+mod channel;
+mod config;
 mod message;
 mod session;
 mod settings;
@@ -14,13 +18,16 @@ use std::sync::Arc;
 use lettre::Address;
 use lettre::address::AddressError;
 use lettre::message::Mailbox;
-use solid_notify_core::Alert;
+use solid_notify_core::Response;
 use solid_notify_core::error::BoxError;
 use url::Host;
 
+pub(crate) use alert::letter as alert_letter;
 pub use builder::MailerBuilder;
+pub use channel::Mail;
 
 use crate::error::ChannelError;
+use message::Letter;
 use settings::Settings;
 
 /// Sends mails through an SMTP server.
@@ -52,29 +59,42 @@ impl Mailer {
     /// # Errors
     /// Fails if no mail could be sent: the server does not answer, its certificate is not trusted, the password is wrong.
     pub async fn check(&self) -> Result<(), ChannelError> {
-        session::check(&self.settings).await.map_err(|source| self.failed("no recipient (a check)".to_owned(), source))
+        session::check(&self.settings).await.map_err(|source| ChannelError::Mail {
+            to: "no recipient (a check)".to_owned(),
+            server: self.settings.server(),
+            source,
+        })
     }
 
-    /// Sends one mail to all these addresses. Returns the refused addresses with their errors; the others got the mail.
-    pub(crate) async fn send(&self, alert: &Alert, id: &str, to: &[Address]) -> Result<Refused, ChannelError> {
-        let names = || to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let mail = message::compose(alert, &self.settings.from, to, id);
-        let mail = mail.map_err(|error| self.failed(names(), error.into()))?;
-        let refusals = session::send(&self.settings, to, &mail).await.map_err(|error| self.failed(names(), error))?;
-        let refused = refusals.into_iter().map(|(address, error)| {
-            let error = ChannelError::AddressRefused { address: address.to_string(), source: error.into() };
-            (address, error)
+    /// Sends a letter to these of its recipients. `id` is the same at each attempt, so that a mail program shows a mail that arrives twice
+    /// only once.
+    pub(crate) async fn send(&self, letter: &Letter, id: &str, to: &[Address]) -> Result<Sent, ChannelError> {
+        let failed = |source: BoxError| {
+            let to = to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ChannelError::Mail { to, server: self.settings.server(), source }
+        };
+        let from = letter.from.as_ref().unwrap_or(&self.settings.from);
+        let mail = message::compose(letter, from, id).map_err(|error| failed(error.into()))?;
+        let (refusals, response) = session::send(&self.settings, from, to, &mail).await.map_err(failed)?;
+        let is_accepted = |address: &&Address| refusals.iter().all(|(other, _)| other != *address);
+        let accepted = to.iter().filter(is_accepted).cloned().collect();
+        let refused = refusals.into_iter().map(|(address, error)| ChannelError::AddressRefused {
+            address: address.to_string(),
+            source: error.into(),
         });
-        Ok(refused.collect())
-    }
-
-    fn failed(&self, to: String, source: BoxError) -> ChannelError {
-        ChannelError::Mail { to, server: self.settings.server(), source }
+        Ok(Sent { accepted, refused: refused.collect(), response })
     }
 }
 
-/// The addresses that the server refused, with their errors.
-pub(crate) type Refused = Vec<(Address, ChannelError)>;
+/// What the server made of a mail.
+pub(crate) struct Sent {
+    /// The addresses that have it.
+    pub(crate) accepted: Vec<Address>,
+    /// An error for each of the other addresses.
+    pub(crate) refused: Vec<ChannelError>,
+    /// The reply to the mail; `None` if the server refused all addresses.
+    pub(crate) response: Option<Response>,
+}
 
 impl fmt::Debug for Mailer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,23 +108,45 @@ impl fmt::Debug for Mailer {
     }
 }
 
-/// Parses an address as people write it: `ops@example.com`, or `Ops <ops@example.com>`.
-pub(crate) fn address(text: &str) -> Result<Address, ChannelError> {
-    let wrong = |source: BoxError| ChannelError::NotAnAddress { address: text.to_owned(), source };
-    // The parser refuses control characters, even in quotes, because a line end would end the command to the server.
-    let mailbox: Mailbox = text.parse().map_err(|error: AddressError| wrong(error.into()))?;
-    let address = mailbox.email;
-    if address.domain().is_ascii() {
-        return Ok(address);
+/// Reads addresses as people write them: `ops@example.com`, or `Ops <ops@example.com>`. Returns each address once, and the errors of the
+/// others.
+pub(crate) fn mailboxes(texts: &[String], place: &str) -> (Vec<Mailbox>, Vec<ChannelError>) {
+    let (mut mailboxes, mut errors) = (Vec::<Mailbox>::new(), Vec::new());
+    for text in texts {
+        match mailbox(text, place) {
+            Ok(mailbox) if mailboxes.iter().any(|known| known.email == mailbox.email) => {}
+            Ok(mailbox) => mailboxes.push(mailbox),
+            Err(error) => errors.push(error),
+        }
     }
-    // A domain in another script is converted to its ASCII form, which every server accepts.
-    let host = Host::parse(address.domain()).map_err(|error| wrong(error.into()))?;
-    Address::new(address.user(), host.to_string()).map_err(|error| wrong(error.into()))
+    (mailboxes, errors)
+}
+
+/// Reads an address. `place` has it, for the error.
+pub(crate) fn mailbox(text: &str, place: &str) -> Result<Mailbox, ChannelError> {
+    let wrong =
+        |source: BoxError| ChannelError::NotAnAddress { place: place.to_owned(), address: text.to_owned(), source };
+    // The parser refuses control characters, even in quotes, because a line end would end the command to the server.
+    let mut mailbox: Mailbox = text.parse().map_err(|error: AddressError| wrong(error.into()))?;
+    let address = &mailbox.email;
+    if address.user().contains(',') {
+        return Err(wrong("an address with a comma is not supported, because commas separate addresses".into()));
+    }
+    if !address.domain().is_ascii() {
+        // A domain in another script is converted to its ASCII form, which every server accepts.
+        let host = Host::parse(address.domain()).map_err(|error| wrong(error.into()))?;
+        mailbox.email = Address::new(address.user(), host.to_string()).map_err(|error| wrong(error.into()))?;
+    }
+    Ok(mailbox)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn address(text: &str) -> Result<Address, ChannelError> {
+        mailbox(text, "the column `email`").map(|mailbox| mailbox.email)
+    }
 
     #[test]
     fn an_address_may_have_a_name_and_a_domain_in_any_script() {
@@ -115,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_wrong_address_is_shown_with_its_column() {
-        for text in ["ops", "ops@", "@example.com", "a b@example.com", "订单"] {
+        for text in ["ops", "ops@", "@example.com", "a b@example.com", "订单", "a@x.org, b@x.org", "\"a,b\"@x.org"] {
             let error = address(text).unwrap_err().to_string();
-            assert!(error.contains("`email`") && error.contains(text), "{error}");
+            assert!(error.contains("`email`") && error.contains(&format!("{text:?}")), "{error}");
         }
     }
 

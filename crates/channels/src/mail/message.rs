@@ -1,28 +1,98 @@
-//! An alert as a mail: a subject, plain text, and the same as HTML for people who read it on a telephone.
+//! A letter as a mail in its wire format.
 
-use lettre::message::header::{HeaderName, HeaderValue};
-use lettre::message::{Mailbox, Message, MultiPart};
-use lettre::{Address, error::Error};
-use solid_notify_core::Alert;
+use lettre::address::{Address, Envelope};
+use lettre::error::Error;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Attachment, Mailbox, Message, MultiPart, SinglePart};
 
 /// Longer subjects are cut, because mail programs show about a hundred characters.
 const SUBJECT_LIMIT: usize = 250;
 
-/// Returns the mail in its wire format. `id` is the same for each attempt, so that a mail program shows a mail that arrives
-/// twice only once.
-pub(super) fn compose(alert: &Alert, from: &Mailbox, to: &[Address], id: &str) -> Result<Vec<u8>, Error> {
-    let subject: String = one_line(&alert.title()).chars().take(SUBJECT_LIMIT).collect();
+/// What a mail has: recipients, subject, text, attachments.
+#[derive(Default)]
+pub(crate) struct Letter {
+    /// `None`: the sender of the mailer.
+    pub(super) from: Option<Mailbox>,
+    pub(super) to: Vec<Mailbox>,
+    pub(super) cc: Vec<Mailbox>,
+    /// They are in no header.
+    pub(super) bcc: Vec<Mailbox>,
+    pub(super) reply_to: Vec<Mailbox>,
+    pub(super) subject: String,
+    pub(super) text: Option<String>,
+    pub(super) html: Option<String>,
+    pub(super) attachments: Vec<Attached>,
+}
+
+/// A file of a letter.
+pub(super) struct Attached {
+    pub(super) name: String,
+    pub(super) content_type: ContentType,
+    pub(super) content: Vec<u8>,
+}
+
+impl Letter {
+    /// Returns the addresses of all recipients.
+    pub(crate) fn recipients(&self) -> impl Iterator<Item = &Address> {
+        self.to.iter().chain(&self.cc).chain(&self.bcc).map(|mailbox| &mailbox.email)
+    }
+}
+
+/// Returns the mail. `id` is the same for each attempt, so that a mail program shows a mail that arrives twice only once.
+pub(super) fn compose(letter: &Letter, from: &Mailbox, id: &str) -> Result<Vec<u8>, Error> {
+    let subject: String = one_line(&letter.subject).chars().take(SUBJECT_LIMIT).collect();
     let mut mail = Message::builder()
-        .from(from.clone())
+        // The session names the recipients, and a mail may have none in its header.
+        .envelope(Envelope::new(None, letter.recipients().cloned().collect())?)
+        .from(safe_mailbox(from))
         .subject(subject)
         .message_id(Some(format!("<{}@{}>", safe_id(id), from.email.domain())))
         // It marks the mail as automatic, so that mailboxes send no absence notes in reply (RFC 3834).
         .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()));
-    for address in to {
-        mail = mail.to(Mailbox::new(None, address.clone()));
+    for to in &letter.to {
+        mail = mail.to(safe_mailbox(to));
     }
-    let mail = mail.multipart(MultiPart::alternative_plain_html(alert.text(), html(alert)))?;
+    for cc in &letter.cc {
+        mail = mail.cc(safe_mailbox(cc));
+    }
+    for address in &letter.reply_to {
+        mail = mail.reply_to(safe_mailbox(address));
+    }
+    let mail = match (body(letter), &letter.attachments[..]) {
+        (Body::One(part), []) => mail.singlepart(part)?,
+        (Body::Both(parts), []) => mail.multipart(parts)?,
+        (body, files) => {
+            let mixed = match body {
+                Body::One(part) => MultiPart::mixed().singlepart(part),
+                Body::Both(parts) => MultiPart::mixed().multipart(parts),
+            };
+            mail.multipart(files.iter().fold(mixed, |mixed, file| {
+                let part = Attachment::new(one_line(&file.name));
+                mixed.singlepart(part.body(file.content.clone(), file.content_type.clone()))
+            }))?
+        }
+    };
     Ok(mail.formatted())
+}
+
+/// What people read in a mail.
+enum Body {
+    One(SinglePart),
+    /// The same as plain text and as HTML.
+    Both(MultiPart),
+}
+
+fn body(letter: &Letter) -> Body {
+    match (letter.text.clone(), letter.html.clone()) {
+        (Some(text), Some(html)) => Body::Both(MultiPart::alternative_plain_html(text, html)),
+        (None, Some(html)) => Body::One(SinglePart::html(html)),
+        (text, None) => Body::One(SinglePart::plain(text.unwrap_or_default())),
+    }
+}
+
+/// Returns the mailbox with a name in one line. lettre panics for a name with a control character.
+fn safe_mailbox(mailbox: &Mailbox) -> Mailbox {
+    Mailbox::new(mailbox.name.as_deref().map(one_line), mailbox.email.clone())
 }
 
 /// Returns the text without line ends and other control characters, because text after a line end in a header would be
@@ -40,97 +110,70 @@ fn safe_id(id: &str) -> String {
         .collect()
 }
 
-/// Returns the alert as HTML. Styles stand at the elements, because mail programs drop style sheets.
-fn html(alert: &Alert) -> String {
-    let row = |(name, value): (&str, String)| {
-        let (name, value) = (escaped(name), escaped(&value));
-        let linked = matches!(&*name, "link" | "runbook") && value.starts_with("http");
-        let value = if linked { format!("<a href=\"{value}\">{value}</a>") } else { value };
-        format!("<tr><td style=\"padding:2px 12px 2px 0;color:#666\">{name}</td><td>{value}</td></tr>\n")
-    };
-    // The message stands above the table.
-    let rows: String = alert.facts().into_iter().filter(|(name, _)| *name != "message").map(row).collect();
-    let (title, message) = (escaped(&alert.title()), escaped(&alert.message));
-    format!(
-        "<!DOCTYPE html>\n<html><body style=\"font-family:sans-serif;font-size:14px\">\n\
-         <h2 style=\"font-size:18px\">{title}</h2>\n\
-         <pre style=\"white-space:pre-wrap;background:#f4f4f4;padding:8px\">{message}</pre>\n\
-         <table style=\"font-size:14px\">\n{rows}</table>\n</body></html>\n"
-    )
-}
-
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
-    use solid_notify_core::{AlertKind, AlertReason};
-
     use super::*;
 
-    fn alert(definition: &str, message: &str) -> Alert {
-        Alert::new(AlertKind::Raised, AlertReason::FinalFailure, definition, message)
+    fn mail(letter: &Letter) -> String {
+        let from = Mailbox::new(Some(letter.subject.clone()), "shop@example.com".parse().unwrap());
+        String::from_utf8(compose(letter, &from, "7-1700000000000").unwrap()).unwrap()
     }
 
-    fn composed(alert: &Alert, from: &str) -> String {
-        let to = ["ops@example.com".parse().unwrap()];
-        String::from_utf8(compose(alert, &from.parse().unwrap(), &to, "7-1700000000000").unwrap()).unwrap()
+    fn letter(subject: &str) -> Letter {
+        Letter {
+            to: vec!["ops@example.com".parse().unwrap()],
+            subject: subject.to_owned(),
+            text: Some("text".to_owned()),
+            ..Letter::default()
+        }
     }
 
-    /// Returns the names of the headers, which end at the first empty line.
+    /// Returns the names of the headers of a mail and of its parts.
     fn headers(mail: &str) -> Vec<&str> {
-        let head = mail.split("\r\n\r\n").next().unwrap();
-        head.split("\r\n")
+        mail.split("\r\n")
             .filter(|line| !line.starts_with([' ', '\t']))
-            .filter_map(|line| line.split(':').next())
+            .filter_map(|line| line.split_once(": ").map(|(name, _)| name))
             .collect()
     }
 
     #[test]
-    fn a_line_end_in_a_name_adds_no_header() {
-        let plain = composed(&alert("sync", "x"), "a@example.com");
+    fn line_end_in_a_value_adds_no_header() {
+        let with = |end: &str| {
+            let evil = format!("x{end}Bcc: eve@example.com{end}{end}body");
+            let mut letter = letter(&evil);
+            letter.cc = vec![Mailbox::new(Some(evil.clone()), "cc@example.com".parse().unwrap())];
+            letter.reply_to = letter.cc.clone();
+            letter.attachments =
+                vec![Attached { name: evil, content_type: ContentType::TEXT_PLAIN, content: b"a".to_vec() }];
+            mail(&letter)
+        };
+        let plain = with("");
         for end in ["\r\n", "\n", "\r", "\u{2028}"] {
-            let mail = composed(&alert(&format!("sync{end}Bcc: eve@example.com"), "x"), "a@example.com");
-            assert_eq!(headers(&mail), headers(&plain), "{end:?}: {mail}");
+            assert_eq!(headers(&with(end)), headers(&plain), "{end:?}: {}", with(end));
         }
     }
 
     #[test]
-    fn the_id_depends_on_the_notice_alone() {
+    fn quote_in_the_name_of_a_file_ends_no_parameter() {
+        let mut letter = letter("x");
+        let name = "a\"; filename=\"evil.exe".to_owned();
+        letter.attachments = vec![Attached { name, content_type: ContentType::TEXT_PLAIN, content: b"a".to_vec() }];
+        let text = mail(&letter);
+        assert!(!text.contains("filename=\"evil.exe"), "{text}");
+    }
+
+    #[test]
+    fn id_depends_on_the_notice_alone() {
         let id = "Message-ID: <7-1700000000000@example.com>\r\n";
-        assert!(composed(&alert("sync", "x"), "a@example.com").contains(id));
-        assert!(composed(&alert("other", "y"), "a@example.com").contains(id));
+        assert!(mail(&letter("x")).contains(id) && mail(&letter("y")).contains(id));
     }
 
     #[test]
-    fn markup_in_a_message_is_text() {
-        let page = html(&alert("sync<b>", "<script>alert('x')</script>\n& \"more\""));
-        assert!(!page.contains("<script>") && !page.contains("sync<b>"), "{page}");
-        assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\n&amp; &quot;more&quot;"), "{page}");
-    }
-
-    #[test]
-    fn every_fact_that_there_is_has_a_row() {
-        let mut alert = alert("sync", "first\nsecond");
-        (alert.notice_id, alert.node, alert.more) = (Some(7), "node-1".to_owned(), 3);
-        (alert.tries, alert.max_tries, alert.link) = (Some(4), Some(5), Some("https://ops/notices/7?a&b".to_owned()));
-        let page = html(&alert);
-        let link = "<a href=\"https://ops/notices/7?a&amp;b\">https://ops/notices/7?a&amp;b</a>";
-        for value in [">sync<", ">final_failure<", ">7<", "first\nsecond", ">3<", ">node-1<", ">4 of 5<", link] {
-            assert!(page.contains(value), "{value}: {page}");
-        }
-        assert_eq!(page.matches("<tr>").count(), 7, "{page}");
+    fn hidden_recipient_is_in_no_header() {
+        let mut letter = letter("x");
+        letter.bcc = vec!["hidden@example.com".parse().unwrap()];
+        assert!(!mail(&letter).contains("hidden@"));
+        letter.to.clear();
+        assert!(!headers(&mail(&letter)).contains(&"To"));
     }
 }

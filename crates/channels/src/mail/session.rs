@@ -2,18 +2,20 @@
 //! them separately. lettre's own transport ends the mail at the first refusal, and waits without limit for the goodbye: see
 //! `docs/decisions/0098-mailer-talks-smtp.md`.
 //!
-//! A connection is used once. Alerts are rare, and a connection that was dropped half-way (by a handler's time-out) must
-//! not be reused, because its next answer would belong to an earlier command.
+//! A connection is used once: see `docs/decisions/0120-mail-and-chat-by-a-row.md`. One that was dropped half-way (by a handler's time-out)
+//! must not be reused in any case, because its next answer would belong to an earlier command.
 
 use std::io;
 use std::time::Duration;
 
 use lettre::Address;
+use lettre::message::Mailbox;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::DEFAULT_MECHANISMS;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{Extension, MailParameter};
+use solid_notify_core::Response;
 use solid_notify_core::error::BoxError;
 use tokio::time::timeout;
 
@@ -25,16 +27,21 @@ const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 /// The addresses that the server refused, with their errors; it accepted the mail for the others.
 pub(super) type Refusals = Vec<(Address, Error)>;
 
-/// Sends a mail.
-pub(super) async fn send(settings: &Settings, to: &[Address], mail: &[u8]) -> Result<Refusals, BoxError> {
-    let (mut connection, refusals) = within(settings, async {
+/// Sends a mail. Returns the refusals, and the server's reply to the mail; `None` if it refused all addresses.
+pub(super) async fn send(
+    settings: &Settings,
+    from: &Mailbox,
+    to: &[Address],
+    mail: &[u8],
+) -> Result<(Refusals, Option<Response>), BoxError> {
+    let (mut connection, sent) = within(settings, async {
         let mut connection = open(settings).await?;
-        let refusals = hand_over(&mut connection, settings, to, mail).await?;
-        Ok((connection, refusals))
+        let sent = hand_over(&mut connection, from, to, mail).await?;
+        Ok((connection, sent))
     })
     .await?;
     leave(&mut connection).await;
-    Ok(refusals)
+    Ok(sent)
 }
 
 /// Signs in and disconnects.
@@ -62,17 +69,17 @@ async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, Error> {
 
 async fn hand_over(
     connection: &mut AsyncSmtpConnection,
-    settings: &Settings,
+    from: &Mailbox,
     to: &[Address],
     mail: &[u8],
-) -> Result<Refusals, Error> {
+) -> Result<(Refusals, Option<Response>), Error> {
     let mut parameters = Vec::new();
     // Without this extension the server refuses such an address separately below.
     let has_utf8 = to.iter().any(|address| !AsRef::<str>::as_ref(address).is_ascii());
     if has_utf8 && connection.server_info().supports_feature(Extension::SmtpUtfEight) {
         parameters.push(MailParameter::SmtpUtfEight);
     }
-    connection.command(Mail::new(Some(settings.from.email.clone()), parameters)).await?;
+    connection.command(Mail::new(Some(from.email.clone()), parameters)).await?;
     let mut refusals = Vec::new();
     for address in to {
         match connection.command(Rcpt::new(address.clone(), Vec::new())).await {
@@ -81,11 +88,13 @@ async fn hand_over(
             Err(error) => return Err(error),
         }
     }
-    if refusals.len() < to.len() {
-        connection.command(Data).await?;
-        connection.message(mail).await?;
+    if refusals.len() == to.len() {
+        return Ok((refusals, None));
     }
-    Ok(refusals)
+    connection.command(Data).await?;
+    let reply = connection.message(mail).await?;
+    let text = reply.message().collect::<Vec<_>>().join("\n");
+    Ok((refusals, Some(Response::new(u16::from(reply.code())).body(text))))
 }
 
 /// Returns true for an answer about the address. 421 ("the service ends now") is about the server (RFC 5321, 3.8 and

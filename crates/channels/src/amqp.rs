@@ -1,0 +1,76 @@
+//! [`Amqp`]: notices as messages of RabbitMQ, or of another broker with AMQP 0-9-1. The broker's confirmation is the delivery;
+//! [`Replies`] are the acks of the consumers.
+
+mod broker;
+mod config;
+mod link;
+mod replies;
+mod reply;
+mod send;
+
+use solid_notify_core::AnyOutbox;
+use solid_notify_sweeper::HandlerResult;
+
+use self::broker::Broker;
+pub use self::config::AmqpConfig;
+use self::config::Prepared;
+pub use self::replies::Replies;
+use crate::brokers::Clients;
+use crate::channel::{AnyNotice, Channel};
+
+/// Publishes notices to exchanges of RabbitMQ. Definitions choose it by `handler = 'amqp'`; see [`AmqpConfig`].
+///
+/// An `Ok` of an attempt means that the broker has taken the message: it is in all queues that it was routed to, and a persistent
+/// message in a durable queue survives a restart of the broker. AMQP has no way to see the ack of the consumer. A consumer that is to
+/// confirm a notice sends a reply: [`Self::replies`].
+///
+/// All definitions with the same URL share one connection, which is made anew after a loss.
+///
+/// ```
+/// # use solid_notify_channels::{Amqp, ChannelExt};
+/// # use solid_notify_core::AnyOutbox;
+/// # use solid_notify_sweeper::OutboxExt;
+/// # fn example(outbox: &AnyOutbox) {
+/// let amqp = Amqp::new();
+/// let replies = amqp.replies(outbox); // until it is dropped
+/// let sweeper = outbox.sweeper().channel(amqp);
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Amqp {
+    brokers: Clients<Broker>,
+}
+
+impl Amqp {
+    /// Creates the channel. It connects when there is something to send.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts to receive the replies of all definitions that have a `reply_queue`, also of those that are created later, until the
+    /// returned handle is dropped. Needs a Tokio runtime. Several processes may do so.
+    ///
+    /// The replies have connections of their own, because a broker that is short of memory stops reading from connections that
+    /// publish.
+    #[must_use = "dropped, it receives no more replies"]
+    pub fn replies(&self, outbox: &AnyOutbox) -> Replies {
+        Replies::start(outbox.clone())
+    }
+}
+
+impl Channel for Amqp {
+    const NAME: &'static str = config::NAME;
+    type Config = AmqpConfig;
+    type Prepared = Prepared;
+
+    fn prepare(&self, config: AmqpConfig) -> Result<Prepared, String> {
+        config.check()?;
+        Ok(Prepared { config, broker: Default::default() })
+    }
+
+    async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
+        let message = send::message(&prepared.config, notice)?;
+        let link = Broker::of(&self.brokers, &prepared.broker, &prepared.config.url)?.link().await?;
+        send::publish(&link, message, notice).await
+    }
+}

@@ -1,0 +1,74 @@
+//! [`Broker`]: the connection to one URL, which all definitions share. It is made when it is needed, and anew after a loss.
+
+use std::sync::Arc;
+
+use lapin::uri::AMQPUri;
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
+use solid_notify_sweeper::Failure;
+
+use super::link::Link;
+use crate::brokers::{Clients, Connecting, Current, Unconnected};
+
+/// After two intervals without a byte from the broker the connection is lost.
+const HEARTBEAT_SECONDS: u16 = 10;
+
+/// A broker and the connection to it.
+pub(super) struct Broker {
+    uri: AMQPUri,
+    connecting: Connecting<Arc<Link>, lapin::Error>,
+}
+
+impl Broker {
+    /// Returns the broker that a reference to a URL names.
+    ///
+    /// # Errors
+    /// The URL cannot be read.
+    pub(super) fn of(clients: &Clients<Self>, current: &Current<Self>, url: &SecretRef) -> Result<Arc<Self>, Failure> {
+        let secret = url.read()?;
+        let text = secret.expose_secret();
+        current
+            .client(clients, text, || Self::new(text))
+            .map_err(|problem| Failure::retry(format!("the secret {url}: {problem}")))
+    }
+
+    /// Reads a URL. The error contains no part of it.
+    fn new(url: &str) -> Result<Self, String> {
+        let mut uri: AMQPUri = url.parse().map_err(|_| "it is no URL of the form amqp://user:password@host/vhost")?;
+        if let Some(host) = ipv6_host(url) {
+            // The client would take it for `localhost`.
+            uri.authority.host = host.to_owned();
+        }
+        uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECONDS));
+        Ok(Self { uri, connecting: Connecting::default() })
+    }
+
+    /// Returns the connection, once it is made.
+    pub(super) async fn link(&self) -> Result<Arc<Link>, Unconnected<lapin::Error>> {
+        self.connecting.get(|link| link.is_connected(), || Link::open(self.uri.clone())).await
+    }
+}
+
+/// Returns the host of a URL whose host is an address of IP version 6, without the brackets.
+fn ipv6_host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let place = authority.rsplit('@').next()?;
+    place.strip_prefix('[')?.split_once(']').map(|(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_wrong_ones_are_not_shown() {
+        let uri = |url: &str| Broker::new(url).map(|broker| broker.uri);
+        let six = uri("amqps://u:p%5B@[::1]:5673/%2f").unwrap();
+        assert_eq!((six.authority.host.as_str(), six.authority.port, six.vhost.as_str()), ("::1", 5673, "/"));
+        assert_eq!(six.query.heartbeat, Some(HEARTBEAT_SECONDS));
+        assert_eq!(uri("amqp://host?heartbeat=60").unwrap().query.heartbeat, Some(60));
+        for wrong in ["hunter2", "http://hunter2@host", "amqp:hunter2", "amqp://host?heartbeat=hunter2"] {
+            let problem = uri(wrong).unwrap_err();
+            assert!(problem.contains("amqp://") && !problem.contains("hunter2"), "{wrong}: {problem}");
+        }
+    }
+}

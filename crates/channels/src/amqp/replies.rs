@@ -1,0 +1,166 @@
+//! [`Replies`]: receives what consumers reply, and passes it on to the outbox.
+//!
+//! A reply is acked only after the outbox has stored it. While the outbox cannot, the reply waits here, unacked; the broker delivers it again after
+//! a loss. One that can never be stored is rejected, so that the broker dead-letters it where the queue says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
+use lapin::types::FieldTable;
+use solid_notify_core::definition::{SecretRef, in_force, read_config};
+use solid_notify_core::error::BoxError;
+use solid_notify_core::{AnyOutbox, NotifyDef};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::broker::Broker;
+use super::config::{AmqpConfig, NAME, Name};
+use super::reply::{Handled, Reply};
+use crate::brokers::{Clients, Current};
+
+/// Time between two readings of the definitions.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
+/// The first and the longest wait after a failure.
+const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// How many replies a consumer gets before it has acked one, and how many of them it stores at the same time.
+const PREFETCH: u16 = 100;
+const AT_ONCE: usize = 8;
+
+/// Receives replies until it is dropped; returned by [`super::Amqp::replies`].
+#[derive(Debug)]
+#[must_use = "dropped, it receives no more replies"]
+pub struct Replies {
+    _task: Running,
+}
+
+/// A task that ends with this value. A reply in work then stays unacked, and is delivered again.
+#[derive(Debug)]
+struct Running(JoinHandle<()>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Replies {
+    pub(super) fn start(outbox: AnyOutbox) -> Self {
+        Self { _task: Running(tokio::spawn(receive(outbox))) }
+    }
+}
+
+/// Where replies come from: the reference to the URL, and the queue.
+type Source = (String, Name);
+
+/// Keeps a consumer for each source that the definitions name.
+async fn receive(outbox: AnyOutbox) {
+    let clients: Arc<Clients<Broker>> = Arc::default();
+    let mut consumers: BTreeMap<Source, Running> = BTreeMap::new();
+    loop {
+        match outbox.definitions().await {
+            Ok(definitions) => {
+                let rows = in_force(definitions.into_iter().map(|definition| definition.row).collect());
+                let sources: BTreeMap<Source, SecretRef> = rows.iter().filter_map(|row| source(&row.row)).collect();
+                consumers.retain(|source, _| sources.contains_key(source));
+                for (source, url) in sources {
+                    let queue = source.1.clone();
+                    consumers.entry(source).or_insert_with(|| {
+                        let consumer = Consumer { outbox: outbox.clone(), clients: Arc::clone(&clients), url, queue };
+                        Running(tokio::spawn(consumer.run()))
+                    });
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot read which definitions have a queue for replies"),
+        }
+        sleep(READ_INTERVAL).await;
+    }
+}
+
+/// Returns where the replies to a definition's messages come from.
+fn source(row: &NotifyDef) -> Option<(Source, SecretRef)> {
+    if row.handler_name() != NAME {
+        return None;
+    }
+    // A mistake is reported where the row is used.
+    let config: AmqpConfig = read_config(row.handler_config.as_deref()).ok()?;
+    Some(((config.url.to_string(), config.reply_queue?), config.url))
+}
+
+/// The consumer of a queue.
+struct Consumer {
+    outbox: AnyOutbox,
+    clients: Arc<Clients<Broker>>,
+    url: SecretRef,
+    queue: Name,
+}
+
+impl Consumer {
+    /// Consumes for ever; connects anew after each loss.
+    async fn run(self) {
+        let broker = Current::default();
+        let mut wait = WAITS.0;
+        loop {
+            let queue = &self.queue.0;
+            match self.consume(&broker, &mut wait).await {
+                Ok(()) => tracing::warn!(queue, "the broker has ended the consumer of a queue for replies"),
+                Err(error) => tracing::warn!(%error, queue, "cannot receive replies; is the queue declared?"),
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(WAITS.1);
+        }
+    }
+
+    /// Consumes until the connection or the queue is lost.
+    async fn consume(&self, broker: &Current<Broker>, wait: &mut Duration) -> Result<(), BoxError> {
+        let broker = Broker::of(&self.clients, broker, &self.url).map_err(|failure| failure.error().to_string())?;
+        let channel = broker.link().await?.channel().await?;
+        channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+        let (queue, options) = (self.queue.short()?, BasicConsumeOptions::default());
+        let replies = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+        *wait = WAITS.0;
+        let handled = replies.map(|delivery| async move { self.handle(delivery?).await });
+        let mut handled = handled.buffer_unordered(AT_ONCE);
+        while let Some(handled) = handled.next().await {
+            handled?;
+        }
+        Ok(())
+    }
+
+    /// Stores a reply and acks it, or rejects it.
+    async fn handle(&self, delivery: Delivery) -> lapin::Result<()> {
+        let queue = &self.queue.0;
+        let token = delivery.properties.correlation_id().as_ref().map(|token| token.as_str());
+        let handled = match Reply::read(token, &delivery.data) {
+            Ok(reply) => self.stored(&reply).await,
+            Err(problem) => Handled::Useless(problem),
+        };
+        match handled {
+            Handled::Stored(result) => {
+                tracing::debug!(queue, ?result, "stored a reply");
+                delivery.acker.ack(BasicAckOptions::default()).await?;
+            }
+            Handled::Useless(problem) => {
+                tracing::warn!(queue, problem, "rejected a reply");
+                delivery.acker.reject(BasicRejectOptions { requeue: false }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a reply, as soon as the outbox can.
+    async fn stored(&self, reply: &Reply<'_>) -> Handled {
+        let mut wait = WAITS.0;
+        loop {
+            match reply.store(&self.outbox).await {
+                Ok(handled) => return handled,
+                Err(error) => tracing::warn!(%error, queue = self.queue.0, "cannot store a reply yet"),
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(WAITS.1);
+        }
+    }
+}

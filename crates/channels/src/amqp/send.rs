@@ -1,0 +1,113 @@
+//! Makes a message of a notice, publishes it, and turns the broker's answer into the result of the attempt.
+
+use lapin::message::BasicReturnMessage;
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use lapin::{BasicProperties, Confirmation};
+use solid_notify_core::{ErrorClass, Response};
+use solid_notify_sweeper::{Failure, HandlerResult};
+
+use super::config::{AmqpConfig, TEST, short};
+use super::link::{Link, Message};
+use crate::brokers::ack_token;
+use crate::channel::AnyNotice;
+use crate::template::{Template, Values};
+
+/// Makes the message of a notice.
+pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice) -> Result<Message, Failure> {
+    let token = ack_token(notice)?;
+    let values = Values::new(notice, token.clone(), &config.secrets)?;
+    let mut properties = BasicProperties::default()
+        .with_message_id(own(&notice.idempotency_key())?)
+        .with_timestamp(u64::try_from(notice.created().timestamp()).unwrap_or_default())
+        .with_content_type(config.content_type.short().map_err(Failure::retry)?)
+        .with_delivery_mode(if config.persistent { 2 } else { 1 });
+    let mut headers = FieldTable::default();
+    for (name, value) in &config.headers {
+        let value = value.render(&format!("headers.{}", name.0), &values)?;
+        headers.insert(name.short().map_err(Failure::retry)?, AMQPValue::LongString(LongString::from(value)));
+    }
+    if notice.is_test() {
+        headers.insert(own(TEST)?, AMQPValue::Boolean(true));
+    }
+    if !headers.inner().is_empty() {
+        properties = properties.with_headers(headers);
+    }
+    if let Some(expiration) = config.expiration {
+        properties = properties.with_expiration(own(&expiration.0.as_millis().to_string())?);
+    }
+    if let Some(priority) = config.priority {
+        properties = properties.with_priority(priority);
+    }
+    if let (Some(queue), Some(token)) = (&config.reply_queue, token) {
+        properties = properties.with_reply_to(queue.short().map_err(Failure::retry)?).with_correlation_id(own(&token)?);
+    }
+    Ok(Message {
+        exchange: config.exchange.short().map_err(Failure::retry)?,
+        routing_key: rendered(&config.routing_key, "routing_key", &values)?,
+        mandatory: config.mandatory,
+        properties,
+        body: match &config.body {
+            None => notice.raw_param().to_owned(),
+            Some(body) => body.render("body", &values)?,
+        },
+    })
+}
+
+/// Returns a text of the library, which is short.
+fn own(text: &str) -> Result<ShortString, Failure> {
+    short(text).map_err(Failure::retry)
+}
+
+fn rendered(template: &Template, field: &str, values: &Values) -> Result<ShortString, Failure> {
+    short(&template.render(field, values)?)
+        .map_err(|problem| Failure::retry(format!("handler_config: {field}: {problem}")).class(ErrorClass::Invalid))
+}
+
+/// Publishes a message. The broker's confirmation is the delivery.
+pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> HandlerResult {
+    let mut blocked = link.blocked();
+    let reason = blocked.borrow().clone();
+    if let Some(reason) = reason {
+        let error = format!("the broker takes no messages until it has memory or disk space again: {reason}");
+        return Err(Failure::retry(error).class(ErrorClass::Unavailable));
+    }
+    let publishing = link.publish(message);
+    tokio::pin!(publishing);
+    let confirmation = tokio::select! {
+        biased;
+        confirmation = &mut publishing => confirmation,
+        Ok(reason) = async { blocked.wait_for(Option::is_some).await.map(|reason| reason.clone()) } => {
+            // The time-out of the attempt ends the wait. The response then says why.
+            notice.set_response(Response::new("connection.blocked").body(reason.unwrap_or_default()));
+            publishing.await
+        }
+    };
+    result(confirmation?, notice)
+}
+
+fn result(confirmation: Confirmation, notice: &AnyNotice) -> HandlerResult {
+    match confirmation {
+        Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => Err(unroutable(&returned, notice)),
+        Confirmation::Ack(None) => {
+            notice.set_response(Response::new("ack"));
+            Ok(())
+        }
+        Confirmation::Nack(None) => {
+            notice.set_response(Response::new("nack"));
+            let error = "the broker refused the message (nack): a queue is full and rejects messages, or it failed";
+            Err(Failure::retry(error).class(ErrorClass::Busy))
+        }
+        Confirmation::NotRequested => Err(Failure::retry("the broker confirms nothing on this channel")),
+    }
+}
+
+fn unroutable(returned: &BasicReturnMessage, notice: &AnyNotice) -> Failure {
+    notice.set_response(Response::new(returned.reply_code).body(returned.reply_text.as_str()));
+    let error = format!(
+        "the broker returned the message ({} {}): no queue is bound to the exchange {:?} for this routing key",
+        returned.reply_code,
+        returned.reply_text,
+        returned.exchange.as_str()
+    );
+    Failure::retry(error).class(ErrorClass::NotFound)
+}

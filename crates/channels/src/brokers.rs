@@ -1,0 +1,218 @@
+//! What the channels to brokers share: one client for each URL, its connection, and the token for the receiver's ack.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use std::{fmt, io};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use solid_notify_sweeper::Failure;
+use tokio::time::Instant;
+
+use crate::channel::AnyNotice;
+
+/// How long a token is valid after the time for its ack: a late ack still makes a success of a dead letter.
+const LATE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How long connecting may take, with TLS and signing in.
+const TIME_TO_CONNECT: Duration = Duration::from_secs(30);
+
+/// Minimum time from one failed try to connect to the next.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns the token by which the receiver acks this delivery; `None`: it need not ack it.
+///
+/// # Errors
+/// No token keys are set.
+pub(crate) fn ack_token(notice: &AnyNotice) -> Result<Option<String>, Failure> {
+    Ok(notice.ack_within().map(|within| notice.ack_token(within.saturating_add(LATE))).transpose()?)
+}
+
+/// The clients of a channel by URL and credentials. A client lives as long as a configuration uses it.
+pub(crate) struct Clients<T>(Mutex<HashMap<String, Weak<T>>>);
+
+impl<T> Default for Clients<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Clients<T> {
+    /// Returns the client for a key, which `make` makes unless there is one.
+    fn of_key(&self, key: &str, make: impl FnOnce() -> Result<T, String>) -> Result<Arc<T>, String> {
+        let mut clients = self.0.lock();
+        if let Some(client) = clients.get(key).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        let client = Arc::new(make()?);
+        clients.retain(|_, client| client.strong_count() > 0);
+        clients.insert(key.to_owned(), Arc::downgrade(&client));
+        Ok(client)
+    }
+}
+
+/// The client that a configuration uses, and the key that it was made for.
+pub(crate) struct Current<T>(Mutex<Option<(String, Arc<T>)>>);
+
+impl<T> Default for Current<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Current<T> {
+    /// Returns the client for a key, which is all that it is made of: secrets, which are read again in each attempt, so that a changed
+    /// secret needs no restart.
+    ///
+    /// # Errors
+    /// What `make` returns.
+    pub(crate) fn client(
+        &self,
+        clients: &Clients<T>,
+        key: &str,
+        make: impl FnOnce() -> Result<T, String>,
+    ) -> Result<Arc<T>, String> {
+        let mut current = self.0.lock();
+        if let Some((_, client)) = current.as_ref().filter(|(known, _)| known == key) {
+            return Ok(Arc::clone(client));
+        }
+        let client = clients.of_key(key, make)?;
+        *current = Some((key.to_owned(), Arc::clone(&client)));
+        Ok(client)
+    }
+}
+
+/// A connection that is being made, or was, and when that began. All attempts wait for it together, and it goes on when one of them runs into
+/// its time-out.
+pub(crate) struct Connecting<T, E>(Mutex<Option<(Instant, Pending<T, E>)>>);
+
+type Pending<T, E> = Shared<BoxFuture<'static, Result<T, Unconnected<E>>>>;
+
+impl<T, E> Default for Connecting<T, E> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T, E> Connecting<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    /// Returns the connection, once it is made. `connect` makes one where there is none that is usable.
+    ///
+    /// # Errors
+    /// Why it could not be made. A call after [`PAUSE`] tries again; those before it get the same error, because many notices that wait for a
+    /// broker would keep it from starting.
+    pub(crate) async fn get<F>(
+        &self,
+        is_usable: impl FnOnce(&T) -> bool,
+        connect: impl FnOnce() -> F,
+    ) -> Result<T, Unconnected<E>>
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let pending = {
+            let mut current = self.0.lock();
+            match current.as_ref().map(|(begun, pending)| (begun, pending, pending.peek())) {
+                Some((_, pending, None)) => pending.clone(),
+                Some((_, _, Some(Ok(connection)))) if is_usable(connection) => return Ok(connection.clone()),
+                Some((begun, _, Some(Err(error)))) if begun.elapsed() < PAUSE => return Err(error.clone()),
+                _ => current.insert((Instant::now(), pending(connect()))).1.clone(),
+            }
+        };
+        pending.await
+    }
+}
+
+fn pending<T, E, F>(connecting: F) -> Pending<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Error + Send + Sync + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    let connecting = tokio::spawn(tokio::time::timeout(TIME_TO_CONNECT, connecting));
+    let connected = async move {
+        match connecting.await {
+            Ok(Ok(Ok(connection))) => Ok(connection),
+            Ok(Ok(Err(error))) => Err(Unconnected::Refused(Arc::new(error))),
+            Ok(Err(_)) => Err(Unconnected::Late(Arc::new(io::ErrorKind::TimedOut.into()))),
+            // The client panicked, or the runtime shuts down.
+            Err(error) => Err(Unconnected::Late(Arc::new(io::Error::other(error)))),
+        }
+    };
+    connected.boxed().shared()
+}
+
+/// Why there is no connection. The client's error is its source, by whose type the failure is classified.
+#[derive(Debug)]
+pub(crate) enum Unconnected<E> {
+    Refused(Arc<E>),
+    Late(Arc<io::Error>),
+}
+
+impl<E> Clone for Unconnected<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Refused(error) => Self::Refused(Arc::clone(error)),
+            Self::Late(error) => Self::Late(Arc::clone(error)),
+        }
+    }
+}
+
+impl<E> fmt::Display for Unconnected<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(_) => f.write_str("cannot connect to the broker"),
+            Self::Late(_) => write!(f, "cannot connect to the broker within {} s", TIME_TO_CONNECT.as_secs()),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for Unconnected<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(error) => Some(&**error),
+            Self::Late(error) => Some(&**error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_share_a_client_which_ends_with_the_last_of_them() {
+        let clients = Clients::default();
+        let first = clients.of_key("amqp://a", || Ok(1)).unwrap();
+        let second = clients.of_key("amqp://a", || Err("one is enough".to_owned())).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        drop((first, second));
+        assert!(clients.of_key("amqp://a", || Err("made anew".to_owned())).is_err());
+        clients.of_key("amqp://b", || Ok(2)).unwrap();
+        assert_eq!(clients.0.lock().len(), 1, "ended clients are forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_made_once_and_anew_after_a_failure_or_a_loss() {
+        let (connecting, tries) = (Connecting::<i32, io::Error>::default(), Mutex::new(0));
+        let get = async |usable: bool, result: Result<i32, io::ErrorKind>| {
+            let connect = || {
+                *tries.lock() += 1;
+                async move { result.map_err(io::Error::from) }
+            };
+            connecting.get(|_| usable, connect).await
+        };
+        let refused = get(true, Err(io::ErrorKind::ConnectionRefused)).await.unwrap_err();
+        assert!(refused.source().unwrap().downcast_ref::<io::Error>().is_some());
+        assert!(get(true, Ok(0)).await.is_err(), "not again at once");
+        tokio::time::advance(PAUSE).await;
+        let (one, two) = tokio::join!(get(true, Ok(1)), get(true, Ok(2)));
+        assert_eq!((one.unwrap(), two.unwrap(), *tries.lock()), (1, 1, 2));
+        assert_eq!((get(true, Ok(3)).await.unwrap(), get(false, Ok(4)).await.unwrap(), *tries.lock()), (1, 4, 3));
+    }
+}

@@ -1,0 +1,171 @@
+//! [`Channel`]: a way to deliver notices that the row of a definition chooses and configures, by its columns `handler` and
+//! `handler_config`. [`ChannelExt`] registers channels with a sweeper.
+//!
+//! [`ReadyChannel`] is the handler of every channel: it reads and checks the configuration, and keeps what the channel prepared
+//! of it. A channel only delivers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use solid_notify_core::definition::read_config;
+use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice, SweeperBuilder};
+
+/// A notice as channels get it: they do not know the type of its parameter.
+pub type AnyNotice = Notice<Box<RawValue>>;
+
+/// A way to deliver notices, configured by the column `handler_config`. [`ChannelExt::channel`] makes it the handler
+/// [`Channel::NAME`] of a sweeper; a definition chooses it by `handler = 'webhook'`.
+///
+/// ```
+/// use solid_notify_channels::{AnyNotice, Channel, ChannelExt};
+/// use solid_notify_sweeper::{HandlerResult, SweeperBuilder};
+///
+/// /// Writes each parameter to a log.
+/// struct Log;
+///
+/// /// The shape of `handler_config`.
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// #[serde(deny_unknown_fields)]
+/// struct LogConfig {
+///     /// Begins each line.
+///     prefix: String,
+/// }
+///
+/// impl Channel for Log {
+///     const NAME: &'static str = "log";
+///     type Config = LogConfig;
+///     type Prepared = LogConfig;
+///
+///     fn prepare(&self, config: LogConfig) -> Result<LogConfig, String> {
+///         Ok(config)
+///     }
+///
+///     async fn send(&self, config: &LogConfig, notice: &AnyNotice) -> HandlerResult {
+///         println!("{} {}", config.prefix, notice.raw_param());
+///         Ok(())
+///     }
+/// }
+///
+/// # fn example(sweeper: SweeperBuilder) {
+/// let sweeper = sweeper.channel(Log);
+/// # }
+/// ```
+pub trait Channel: Send + Sync + 'static {
+    /// The name that definitions have in the column `handler`.
+    const NAME: &'static str;
+
+    /// The shape of `handler_config`. Its documentation comments become the table of the book and the descriptions of
+    /// [`schema`]. Fields check their own values when they are read, so that an error has the position of its field.
+    type Config: DeserializeOwned + JsonSchema;
+
+    /// A checked configuration with what is made of it once: a client, parsed addresses.
+    type Prepared: Send + Sync + 'static;
+
+    /// Checks what concerns several fields, and prepares the sending. It opens no connection, because it is also called to check a
+    /// definition that is not stored yet.
+    ///
+    /// # Errors
+    /// A text that names the fields, what is wrong, and what would be right.
+    fn prepare(&self, config: Self::Config) -> Result<Self::Prepared, String>;
+
+    /// Delivers one notice, and reports the response of the receiver by [`Notice::set_response`].
+    fn send(&self, prepared: &Self::Prepared, notice: &AnyNotice) -> impl Future<Output = HandlerResult> + Send;
+}
+
+/// Adds [`channel`](Self::channel) to the builder of a sweeper.
+pub trait ChannelExt {
+    /// Registers a channel as the handler [`Channel::NAME`].
+    #[must_use]
+    fn channel<C: Channel>(self, channel: C) -> Self;
+}
+
+impl ChannelExt for SweeperBuilder {
+    fn channel<C: Channel>(self, channel: C) -> Self {
+        self.handler_type(C::NAME, ReadyChannel::new(channel))
+    }
+}
+
+/// Returns the JSON schema of a channel's `handler_config`, with a description of each field.
+pub fn schema<C: Channel>() -> Schema {
+    schema_for!(C::Config)
+}
+
+/// Returns the token by which the receiver acks, where it must and the program has keys for tokens. Without keys it acks in another way.
+#[cfg(any(feature = "webhook", feature = "mail", feature = "chat"))]
+pub(crate) fn ack_token(notice: &AnyNotice) -> Result<Option<String>, Failure> {
+    /// For how long a token is valid beyond the wait for the ack, in which it is used.
+    const SLACK: std::time::Duration = std::time::Duration::from_secs(600);
+    /// For how long a token is valid where the wait has no limit.
+    const WITHOUT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
+
+    let Some(within) = notice.ack_within() else {
+        return Ok(None);
+    };
+    let valid = if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(SLACK) };
+    match notice.ack_token(valid) {
+        Ok(token) => Ok(Some(token)),
+        Err(solid_notify_core::Error::TokenKeys { .. }) => Ok(None),
+        Err(error) => Err(Failure::retry(error)),
+    }
+}
+
+/// Returns a text for people as the notice has it: with a mark in front, if the notice is a test.
+#[cfg(any(feature = "mail", feature = "chat"))]
+pub(crate) fn marked(text: String, notice: &AnyNotice) -> String {
+    if notice.is_test() { format!("[test] {text}") } else { text }
+}
+
+/// A [`Channel`] as a [`Handler`].
+struct ReadyChannel<C: Channel> {
+    channel: C,
+    /// By the name of the definition, so that a changed configuration replaces the one before it.
+    prepared: Mutex<HashMap<String, Kept<C>>>,
+}
+
+/// What a channel prepared, and from which configuration.
+struct Kept<C: Channel> {
+    config: Option<String>,
+    prepared: Arc<C::Prepared>,
+}
+
+impl<C: Channel> ReadyChannel<C> {
+    fn new(channel: C) -> Self {
+        Self { channel, prepared: Mutex::default() }
+    }
+
+    fn prepare(&self, handler_config: Option<&str>) -> Result<C::Prepared, String> {
+        self.channel.prepare(read_config::<C::Config>(handler_config)?)
+    }
+
+    /// Returns what the channel prepared for the definition of this notice.
+    fn prepared(&self, notice: &AnyNotice) -> Result<Arc<C::Prepared>, Failure> {
+        let config = notice.handler_config();
+        if let Some(kept) =
+            self.prepared.lock().get(notice.definition()).filter(|kept| kept.config.as_deref() == config)
+        {
+            return Ok(Arc::clone(&kept.prepared));
+        }
+        let prepared = self.prepare(config).map_err(|problem| Failure::retry(format!("handler_config: {problem}")))?;
+        let prepared = Arc::new(prepared);
+        let kept = Kept { config: config.map(str::to_owned), prepared: Arc::clone(&prepared) };
+        self.prepared.lock().insert(notice.definition().to_owned(), kept);
+        Ok(prepared)
+    }
+}
+
+impl<C: Channel> Handler for ReadyChannel<C> {
+    type Param = Box<RawValue>;
+
+    fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+        self.prepare(handler_config).map(drop)
+    }
+
+    async fn handle(&self, notice: AnyNotice) -> HandlerResult {
+        let prepared = self.prepared(&notice)?;
+        self.channel.send(&prepared, &notice).await
+    }
+}

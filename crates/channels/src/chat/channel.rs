@@ -1,0 +1,139 @@
+//! [`Chat`]: sends notices as messages that a `handler_config` describes.
+
+use std::collections::BTreeMap;
+
+use reqwest::Client;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
+use solid_notify_sweeper::{Failure, HandlerResult};
+
+use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, client};
+use crate::channel::{AnyNotice, Channel, ack_token, marked};
+use crate::error::ChannelError;
+use crate::field::SecretShape;
+use crate::template::{Template, Values};
+
+/// The channel `chat`: posts a notice to a group in Slack, DingTalk, Feishu or WeCom, as the column `handler_config` says.
+///
+/// ```
+/// use solid_notify_channels::{Chat, ChannelExt};
+///
+/// # fn example(sweeper: solid_notify_sweeper::SweeperBuilder) {
+/// let sweeper = sweeper.channel(Chat::new());
+/// # }
+/// ```
+///
+/// A notice goes to one group; use targets for several. A service that takes no more messages gets the next one when it takes
+/// messages again, with the class `busy`.
+#[derive(Debug)]
+pub struct Chat {
+    /// One for all definitions. The error is reported where a configuration is checked.
+    client: Result<Client, String>,
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Chat {
+    /// Creates the channel.
+    pub fn new() -> Self {
+        Self { client: client().map_err(|error| error.to_string()) }
+    }
+}
+
+/// The `handler_config` of the channel `chat`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChatConfig {
+    /// The service of the group.
+    service: Service,
+    /// The URL of the group's webhook, which contains its access token.
+    #[schemars(with = "SecretShape")]
+    url: SecretRef,
+    /// The secret that signs messages. Only for `ding_talk` and `feishu`.
+    #[schemars(with = "Option<SecretShape>")]
+    secret: Option<SecretRef>,
+    /// A word that stands before each message, because the group refuses messages without it. Only for `ding_talk` and `feishu`.
+    keyword: Option<String>,
+    /// The message, as plain text. A longer one than the service takes is cut, with a mark at its end.
+    text: Template,
+    /// Secrets that templates use as `secrets.name`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, SecretShape>")]
+    secrets: BTreeMap<String, SecretRef>,
+}
+
+/// A chat service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Service {
+    Slack,
+    DingTalk,
+    Feishu,
+    WeCom,
+}
+
+/// A checked configuration, with the client.
+pub struct PreparedChat {
+    config: ChatConfig,
+    client: Client,
+}
+
+impl Channel for Chat {
+    const NAME: &'static str = "chat";
+    type Config = ChatConfig;
+    type Prepared = PreparedChat;
+
+    fn prepare(&self, config: ChatConfig) -> Result<PreparedChat, String> {
+        if matches!(config.service, Service::Slack | Service::WeCom) {
+            for (field, is_set) in [("secret", config.secret.is_some()), ("keyword", config.keyword.is_some())] {
+                if is_set {
+                    return Err(format!("`{field}` is only for the services ding_talk and feishu: remove it"));
+                }
+            }
+        }
+        Ok(PreparedChat { config, client: self.client.clone()? })
+    }
+
+    async fn send(&self, PreparedChat { config, client }: &PreparedChat, notice: &AnyNotice) -> HandlerResult {
+        let values = Values::new(notice, ack_token(notice)?, &config.secrets)?;
+        let text = config.text.render("text", &values)?;
+        let text = marked(text, notice);
+        let group = config.group()?.hiding(values.secrets());
+        group.check()?;
+        let (response, result) = group.send(client, &text).await;
+        if let Some(response) = response {
+            notice.set_response(response);
+        }
+        result.map_err(ChannelError::failure)
+    }
+}
+
+impl ChatConfig {
+    /// Returns the group with its secrets as they are now.
+    fn group(&self) -> Result<NamedChat, Failure> {
+        let url = self.url.read()?.expose_secret().to_owned();
+        let secret = self.secret.as_ref().map(SecretRef::read).transpose()?;
+        let secret = secret.as_ref().map(ExposeSecret::expose_secret);
+        Ok(match self.service {
+            Service::Slack => named("slack", Slack::new(url)),
+            Service::WeCom => named("we_com", WeCom::new(url)),
+            Service::DingTalk => {
+                let robot = secret.iter().fold(DingTalk::new(url), |robot, secret| robot.secret(*secret));
+                named("ding_talk", self.keyword.iter().fold(robot, DingTalk::keyword))
+            }
+            Service::Feishu => {
+                let bot = secret.iter().fold(Feishu::new(url), |bot, secret| bot.secret(*secret));
+                named("feishu", self.keyword.iter().fold(bot, Feishu::keyword))
+            }
+        })
+    }
+}
+
+fn named(name: &str, service: impl ChatService) -> NamedChat {
+    NamedChat::new(name.to_owned(), service)
+}

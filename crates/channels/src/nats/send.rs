@@ -1,0 +1,114 @@
+//! Makes a message of a notice, publishes it, and turns the stream's answer into the result of the attempt.
+
+use std::error::Error;
+use std::str::FromStr;
+
+use async_nats::header::{NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
+use solid_notify_core::{ErrorClass, Response};
+use solid_notify_sweeper::{Failure, HandlerResult};
+
+use super::config::{NatsConfig, TEST};
+use super::server::Link;
+use crate::brokers::ack_token;
+use crate::channel::AnyNotice;
+use crate::template::Values;
+
+/// The header with the token, where the receiver must ack.
+const ACK_TOKEN: &str = "Notify-Ack-Token";
+
+/// A message and its subject.
+pub(super) struct Message {
+    subject: Subject,
+    headers: HeaderMap,
+    body: String,
+}
+
+/// Makes the message of a notice.
+pub(super) fn message(config: &NatsConfig, notice: &AnyNotice) -> Result<Message, Failure> {
+    let token = ack_token(notice)?;
+    let values = Values::new(notice, token.clone(), &config.secrets)?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in &config.headers {
+        let field = format!("headers.{}", name.0);
+        insert(&mut headers, &name.0, &value.render(&field, &values)?)?;
+    }
+    if let Some(token) = token {
+        insert(&mut headers, ACK_TOKEN, &token)?;
+    }
+    if notice.is_test() {
+        insert(&mut headers, TEST, "true")?;
+    }
+    if let Some(stream) = &config.expected_stream {
+        insert(&mut headers, NATS_EXPECTED_STREAM, &stream.0)?;
+    }
+    insert(&mut headers, NATS_MESSAGE_ID, &notice.idempotency_key())?;
+    let body = match &config.body {
+        None => notice.raw_param().to_owned(),
+        Some(body) => body.render("body", &values)?,
+    };
+    let subject = Subject::validated(config.subject.render("subject", &values)?).map_err(|_| {
+        let error = "handler_config: subject: it is empty, or has a space or an empty part between two dots";
+        Failure::retry(error).class(ErrorClass::Invalid)
+    })?;
+    Ok(Message { subject, headers, body })
+}
+
+/// Inserts a header. The client's own conversions panic on a line break.
+fn insert(headers: &mut HeaderMap, name: impl AsRef<str>, value: &str) -> Result<(), Failure> {
+    let name = name.as_ref();
+    let parsed = HeaderName::from_str(name).ok().zip(HeaderValue::from_str(value).ok());
+    let (key, value) = parsed.ok_or_else(|| {
+        Failure::retry(format!("handler_config: headers.{name}: the value has a line break")).class(ErrorClass::Invalid)
+    })?;
+    headers.insert(key, value);
+    Ok(())
+}
+
+/// Publishes a message. The acknowledgement of the stream is the delivery.
+pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> HandlerResult {
+    let mut lost = link.lost.subscribe();
+    let publishing = async {
+        let acknowledged =
+            link.context.publish_with_headers(message.subject, message.headers, message.body.into()).await?;
+        acknowledged.await
+    };
+    let acknowledged = tokio::select! {
+        biased;
+        acknowledged = publishing => acknowledged,
+        Ok(()) = lost.changed() => {
+            let error = "the connection was lost before the stream acknowledged the message";
+            return Err(Failure::retry(error).class(ErrorClass::Network));
+        }
+    };
+    match acknowledged {
+        Ok(ack) => {
+            let status = if ack.duplicate { "duplicate" } else { "stored" };
+            notice
+                .set_response(Response::new(status).body(format!("stream {}, sequence {}", ack.stream, ack.sequence)));
+            Ok(())
+        }
+        Err(error) => {
+            let refused = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
+            let Some(refused) = refused else { return Err(error.into()) };
+            notice.set_response(Response::new(refused.error_code().0).body(refused.to_string()));
+            let class = class(refused);
+            Err(Failure::retry(error).class(class))
+        }
+    }
+}
+
+/// Returns the class of what a stream answers. Its codes are those of HTTP.
+fn class(refused: &jetstream::Error) -> ErrorClass {
+    match refused.code() {
+        404 => ErrorClass::NotFound,
+        _ if refused.error_code() == ErrorCode::STREAM_NOT_MATCH => ErrorClass::NotFound,
+        400 => ErrorClass::Invalid,
+        401 | 403 => ErrorClass::Auth,
+        429 => ErrorClass::Busy,
+        // No leader yet, not enough memory or disk space, too many messages.
+        500..=599 => ErrorClass::Unavailable,
+        _ => ErrorClass::Unknown,
+    }
+}

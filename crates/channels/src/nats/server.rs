@@ -1,0 +1,122 @@
+//! [`Server`]: the client of one URL, which all definitions share. It reconnects by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::{ConnectError, ConnectOptions, Event, ServerAddr};
+use solid_notify_core::definition::ExposeSecret;
+use solid_notify_sweeper::Failure;
+use tokio::sync::watch;
+
+use super::config::NatsConfig;
+use crate::brokers::{Clients, Connecting, Current, Unconnected};
+
+/// After two intervals without an answer of the server the connection is lost.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long the client waits for an acknowledgement. The time-out of an attempt is usually shorter.
+const TIME_TO_ACK: Duration = Duration::from_secs(60);
+
+/// Servers and the client of them.
+pub(super) struct Server {
+    addresses: Vec<ServerAddr>,
+    options: ConnectOptions,
+    connecting: Connecting<Link, ConnectError>,
+}
+
+/// A client.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) context: Context,
+    /// Changes when the connection is lost. Then no acknowledgement comes any more for what was published before.
+    pub(super) lost: Arc<watch::Sender<()>>,
+}
+
+impl Server {
+    /// Returns the servers that a configuration names.
+    ///
+    /// # Errors
+    /// The URL or the credentials cannot be read.
+    pub(super) fn of(
+        servers: &Clients<Self>,
+        current: &Current<Self>,
+        config: &NatsConfig,
+    ) -> Result<Arc<Self>, Failure> {
+        let url = config.url.read()?;
+        let credentials = config.credentials.as_ref().map(|secret| secret.read()).transpose()?;
+        let (url, credentials) = (url.expose_secret(), credentials.as_ref().map(|text| text.expose_secret()));
+        let make = || Self::new(url, credentials);
+        current
+            .client(servers, &format!("{url}\n{}", credentials.unwrap_or_default()), make)
+            .map_err(|problem| Failure::retry(format!("the secrets of `url` or `credentials`: {problem}")))
+    }
+
+    /// Reads URL and credentials. The error contains no part of them.
+    fn new(url: &str, credentials: Option<&str>) -> Result<Self, String> {
+        const FORM: &str = "it is no URL of the form nats://user:password@host:4222";
+        let mut options = ConnectOptions::new().name("solid-notify").ping_interval(PING_INTERVAL);
+        let addresses: Vec<ServerAddr> =
+            url.split(',').map(|url| url.trim().parse().map_err(|_| FORM)).collect::<Result<_, _>>()?;
+        match addresses.first().map(|first| (first.username(), first.password())) {
+            None => return Err(FORM.to_owned()),
+            Some((Some(user), Some(password))) => {
+                options = options.user_and_password(decoded(user)?, decoded(password)?);
+            }
+            Some((Some(token), None)) => options = options.token(decoded(token)?),
+            Some((None, _)) => {}
+        }
+        if let Some(credentials) = credentials {
+            options = options.credentials(credentials).map_err(|_| "they are no credentials file of JWT and NKey")?;
+        }
+        Ok(Self { addresses, options, connecting: Connecting::default() })
+    }
+
+    /// Returns the client, once it has connected for the first time.
+    pub(super) async fn link(&self) -> Result<Link, Unconnected<ConnectError>> {
+        self.connecting.get(|_| true, || connect(self.addresses.clone(), self.options.clone())).await
+    }
+}
+
+async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<Link, ConnectError> {
+    let lost = Arc::new(watch::Sender::new(()));
+    let report = Arc::clone(&lost);
+    let options = options.event_callback(move |event| {
+        let report = Arc::clone(&report);
+        async move {
+            match event {
+                Event::Disconnected => {
+                    tracing::warn!("the connection to NATS is lost");
+                    report.send_replace(());
+                }
+                Event::Connected => tracing::info!("connected to NATS"),
+                _ => {}
+            }
+        }
+    });
+    let client = options.connect(addresses).await?;
+    let mut context = async_nats::jetstream::new(client);
+    context.set_timeout(TIME_TO_ACK);
+    Ok(Link { context, lost })
+}
+
+/// Returns a part of a URL without its percent signs.
+fn decoded(part: &str) -> Result<String, String> {
+    let decoded = percent_encoding::percent_decode_str(part).decode_utf8();
+    decoded.map(|text| text.into_owned()).map_err(|_| "user or password are not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_urls_and_credentials_are_not_shown() {
+        assert!(Server::new("nats://u:p%40@a:4222, tls://b", None).is_ok());
+        for (url, credentials) in [("nats://hunter2:x@", None), ("ftp://hunter2", None), ("nats://a", Some("hunter2"))]
+        {
+            let problem = Server::new(url, credentials).map(drop).unwrap_err();
+            assert!(!problem.contains("hunter2"), "{url}: {problem}");
+        }
+    }
+}

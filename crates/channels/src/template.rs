@@ -1,0 +1,372 @@
+//! [`Template`]: a text of a `handler_config` with values of the notice in it, such as `Order {{ param.id }}`.
+//!
+//! The engine is minijinja, whose language is that of Jinja. Templates are checked when the configuration is read. A value that
+//! does not exist is an error, so that no receiver gets a text with a gap.
+
+mod output;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::marker::PhantomData;
+use std::sync::LazyLock;
+
+use minijinja::value::{Serde, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, UndefinedBehavior, escape_formatter};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use solid_notify_core::ErrorClass;
+use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
+use solid_notify_sweeper::Failure;
+
+use crate::channel::AnyNotice;
+use crate::field::parsed;
+use output::Bounded;
+
+/// The steps that one rendering may take, so that a loop over a large parameter ends.
+const FUEL: u64 = 1_000_000;
+
+/// How many bytes one rendering may make, where the place of the text has no limit of its own: as many as a parameter has by default.
+pub const OUTPUT_LIMIT: usize = 1024 * 1024;
+
+/// How values are escaped in a template.
+pub trait Escape: Send + Sync + 'static {
+    /// The suffix by which the engine chooses the escaping.
+    const SUFFIX: &'static str;
+    /// The shape for the documentation, such as `template (text)`.
+    const SHAPE: &'static str;
+}
+
+/// Values are inserted as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Text;
+
+/// Values are inserted as JSON values: a text with its quotes.
+#[derive(Debug, Clone, Copy)]
+pub struct Json;
+
+/// Values are escaped for HTML.
+#[derive(Debug, Clone, Copy)]
+pub struct Html;
+
+/// Values are mail addresses: an inserted list has an address in each element, and an inserted text is one address whatever it contains.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses;
+
+impl Escape for Text {
+    const SUFFIX: &'static str = "txt";
+    const SHAPE: &'static str = "template (text)";
+}
+
+impl Escape for Json {
+    const SUFFIX: &'static str = "json";
+    const SHAPE: &'static str = "template (JSON)";
+}
+
+impl Escape for Html {
+    const SUFFIX: &'static str = "html";
+    const SHAPE: &'static str = "template (HTML)";
+}
+
+impl Escape for Addresses {
+    const SUFFIX: &'static str = "addresses";
+    const SHAPE: &'static str = "template (addresses)";
+}
+
+/// A template of a configuration.
+#[derive(Clone)]
+pub struct Template<E: Escape = Text> {
+    source: String,
+    escape: PhantomData<E>,
+}
+
+/// Renders templates.
+static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| engine(UndefinedBehavior::Strict));
+
+/// Renders templates without values when they are read, because the engine looks up names of filters only then.
+static CHECK: LazyLock<Environment<'static>> = LazyLock::new(|| engine(UndefinedBehavior::Chainable));
+
+fn engine(undefined: UndefinedBehavior) -> Environment<'static> {
+    let mut engine = Environment::new();
+    engine.set_undefined_behavior(undefined);
+    engine.set_fuel(Some(FUEL));
+    engine.set_auto_escape_callback(|name| match name {
+        Json::SUFFIX => AutoEscape::Json,
+        Html::SUFFIX => AutoEscape::Html,
+        Addresses::SUFFIX => AutoEscape::Custom(Addresses::SUFFIX.into()),
+        _ => AutoEscape::None,
+    });
+    engine.set_formatter(|out, state, value| match state.auto_escape() {
+        AutoEscape::Custom(_) => write_addresses(out, value),
+        _ => escape_formatter(out, state, value),
+    });
+    engine
+}
+
+/// Writes each element of a list in a line of its own, and any other value within its line. A value that is null has no address.
+fn write_addresses(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::None => {}
+        ValueKind::Seq | ValueKind::Iterable => {
+            for one in value.try_iter()? {
+                out.write_char('\n')?;
+                write_addresses(out, &one)?;
+                out.write_char('\n')?;
+            }
+        }
+        _ => out.write_str(&value.to_string().replace(['\n', '\r'], " "))?,
+    }
+    Ok(())
+}
+
+impl<E: Escape> Template<E> {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A text with the line of the mistake in the template.
+    pub fn new(source: impl Into<String>) -> Result<Self, String> {
+        let source = source.into();
+        match Bounded::to(OUTPUT_LIMIT).fill(&CHECK, E::SUFFIX, &source, ()) {
+            Err(error) if is_mistake(error.kind()) => Err(explained(&error)),
+            _ => Ok(Self { source, escape: PhantomData }),
+        }
+    }
+
+    /// Returns whether it contains anything to fill in.
+    pub fn is_constant(&self) -> bool {
+        !["{{", "{%", "{#"].iter().any(|mark| self.source.contains(mark))
+    }
+
+    /// Returns its source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns the text with the values filled in.
+    ///
+    /// # Errors
+    /// A failure of the class `invalid`, because the same parameter fails again: a value that does not exist, a text of more than
+    /// [`OUTPUT_LIMIT`]. It names the field, and no value.
+    pub fn render(&self, field: &str, values: &Values) -> Result<String, Failure> {
+        self.render_within(OUTPUT_LIMIT, field, values)
+    }
+
+    /// The same with another limit, in bytes.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    pub fn render_within(&self, limit: usize, field: &str, values: &Values) -> Result<String, Failure> {
+        if self.is_constant() {
+            return Ok(self.source.clone());
+        }
+        let invalid = |problem: String| {
+            Failure::retry(format!("handler_config: the template `{field}`: {problem}")).class(ErrorClass::Invalid)
+        };
+        let mut output = Bounded::to(limit);
+        match output.fill(&ENGINE, E::SUFFIX, &self.source, values.all.clone()) {
+            Err(_) if output.is_full() => Err(invalid(format!("it makes more than {limit} bytes"))),
+            Err(error) => Err(invalid(explained(&error))),
+            Ok(()) => String::from_utf8(output.into_bytes()).map_err(|_| invalid("it makes no text".to_owned())),
+        }
+    }
+}
+
+/// Returns true for an error that does not depend on the values.
+fn is_mistake(kind: ErrorKind) -> bool {
+    use ErrorKind::{SyntaxError, TemplateNotFound, UnknownFilter, UnknownFunction, UnknownTest};
+    matches!(kind, SyntaxError | TemplateNotFound | UnknownFilter | UnknownFunction | UnknownTest)
+}
+
+/// Returns what is wrong with a template, and where. A rendering error may quote a value of the parameter, so only its kind is shown.
+fn explained(error: &Error) -> String {
+    let what: Cow<'_, str> = match (error.kind(), error.detail()) {
+        (kind, Some(detail)) if is_mistake(kind) => format!("{kind}: {detail}").into(),
+        (ErrorKind::OutOfFuel, _) => format!("it takes more than {FUEL} steps").into(),
+        (kind, _) => kind.to_string().into(),
+    };
+    error.line().map_or_else(|| what.to_string(), |line| format!("{what} (line {line} of the template)"))
+}
+
+impl Template<Addresses> {
+    /// Returns the addresses, without blank ones.
+    ///
+    /// # Errors
+    /// Those of [`Template::render`].
+    pub fn addresses(&self, field: &str, values: &Values) -> Result<Vec<String>, Failure> {
+        let lines = self.render(field, values)?;
+        Ok(lines.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+}
+
+impl<E: Escape> fmt::Debug for Template<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.source).finish()
+    }
+}
+
+impl<'de, E: Escape> Deserialize<'de> for Template<E> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(deserializer, E::SHAPE, |text| Self::new(text))
+    }
+}
+
+impl<E: Escape> JsonSchema for Template<E> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        E::SHAPE.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": E::SHAPE })
+    }
+}
+
+/// What templates can insert: `param` (the parameter), `notice` (see below), and `secrets` (the secrets that the configuration names).
+///
+/// `notice.id`, `notice.idempotency_key`, `notice.definition`, `notice.target`, `notice.attempt`, `notice.created` (RFC 3339),
+/// `notice.test` (true for a test of an operator), and `notice.ack_token` where the definition has `need_confirm`.
+pub struct Values {
+    all: Value,
+    secrets: Vec<SecretString>,
+}
+
+#[derive(Serialize)]
+struct NoticeValues<'a> {
+    id: i64,
+    idempotency_key: String,
+    definition: &'a str,
+    target: Option<&'a str>,
+    attempt: i64,
+    created: String,
+    test: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ack_token: Option<String>,
+}
+
+impl Values {
+    /// Reads the values of a notice. `ack_token`: the token for the receiver, where it is to ack.
+    ///
+    /// # Errors
+    /// A secret that cannot be read.
+    pub fn new(
+        notice: &AnyNotice,
+        ack_token: Option<String>,
+        secrets: &BTreeMap<String, SecretRef>,
+    ) -> Result<Self, Failure> {
+        let param: serde_json::Value = serde_json::from_str(notice.raw_param())
+            .map_err(|_| Failure::retry("the parameter is not JSON").class(ErrorClass::Invalid))?;
+        let (mut shown, mut read) = (BTreeMap::new(), Vec::new());
+        for (name, reference) in secrets {
+            let secret = reference.read()?;
+            shown.insert(name, secret.expose_secret().to_owned());
+            read.push(secret);
+        }
+        let about = NoticeValues {
+            id: notice.id(),
+            idempotency_key: notice.idempotency_key(),
+            definition: notice.definition(),
+            target: notice.target(),
+            attempt: notice.attempt(),
+            created: notice.created().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+            test: notice.is_test(),
+            ack_token,
+        };
+        let all = minijinja::context! {
+            param => Value::from(Serde(&param)),
+            notice => Value::from(Serde(&about)),
+            secrets => Value::from(Serde(&shown)),
+        };
+        Ok(Self { all, secrets: read })
+    }
+
+    /// Returns the secrets, to be removed from what is shown of a response.
+    pub fn secrets(&self) -> &[SecretString] {
+        &self.secrets
+    }
+
+    /// Makes values of something else than a notice.
+    #[cfg(feature = "mail")]
+    pub(crate) fn of(values: impl Serialize) -> Self {
+        Self { all: Value::from(Serde(&values)), secrets: Vec::new() }
+    }
+
+    #[cfg(test)]
+    fn of_param(param: &str) -> Self {
+        let param: serde_json::Value = serde_json::from_str(param).unwrap();
+        Self { all: minijinja::context! { param => Value::from(Serde(&param)) }, secrets: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered<E: Escape>(source: &str, param: &str) -> Result<String, String> {
+        Template::<E>::new(source)?
+            .render("body", &Values::of_param(param))
+            .map_err(|failure| failure.error().to_string())
+    }
+
+    #[test]
+    fn values_are_escaped_for_the_kind_of_text() {
+        let param = r#"{"name":"<b>\"ü\"</b>","big":9007199254740993}"#;
+        assert_eq!(rendered::<Text>("{{ param.name }}", param).unwrap(), "<b>\"ü\"</b>");
+        assert_eq!(rendered::<Html>("{{ param.name }}", param).unwrap(), "&lt;b&gt;&quot;ü&quot;&lt;&#x2f;b&gt;");
+        let json = rendered::<Json>(r#"{"n": {{ param.name }}, "big": {{ param.big }}}"#, param).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((read["n"].as_str(), read["big"].as_u64()), (Some("<b>\"ü\"</b>"), Some(9_007_199_254_740_993)));
+    }
+
+    #[test]
+    fn inserted_text_is_one_address_and_an_inserted_list_has_several() {
+        let addresses = |source: &str, param: &str| {
+            Template::<Addresses>::new(source).unwrap().addresses("to", &Values::of_param(param)).unwrap()
+        };
+        assert_eq!(addresses("{{ param.one }}", r#"{"one":"a@x, b@x\nc@x"}"#), ["a@x, b@x c@x"]);
+        assert_eq!(addresses("{{ param.all }}", r#"{"all":["a@x","b@x\r\nc@x",null]}"#), ["a@x", "b@x  c@x"]);
+        let people = r#"{"people":[{"mail":"a@x"},{"mail":"b@x"}],"none":null}"#;
+        assert_eq!(addresses("{{ param.people | map(attribute='mail') }}", people), ["a@x", "b@x"]);
+        assert!(addresses("{{ param.none }}{% if param.none %}x{% endif %}", people).is_empty());
+        assert_eq!(addresses("Ops <ops@x>", "{}"), ["Ops <ops@x>"]);
+    }
+
+    #[test]
+    fn mistake_in_a_template_has_its_line() {
+        let error = Template::<Text>::new("a\n{{ param.").unwrap_err();
+        assert!(error.contains("(line 2 of the template)"), "{error}");
+        let error = serde_json::from_str::<Template>("\"{{ x | nofilter }}\"").map(drop).unwrap_err().to_string();
+        assert!(error.contains("nofilter") && error.ends_with("at line 1 column 20"), "{error}");
+    }
+
+    #[test]
+    fn missing_value_is_an_error_that_shows_no_value() {
+        let error = rendered::<Text>("{{ param.missing.deep }}", r#"{"secret":"hunter2"}"#).unwrap_err();
+        assert!(error.contains("`body`") && error.contains("undefined") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn output_of_a_template_is_bounded() {
+        let param = serde_json::json!({ "text": "ü".repeat(500) }).to_string();
+        let loops = |count: usize| format!("{{% for n in range({count}) %}}{{{{ param.text }}}}{{% endfor %}}");
+        assert_eq!(rendered::<Text>(&loops(1000), &param).unwrap().len(), 1_000_000);
+        for error in [rendered::<Text>(&loops(2000), &param), rendered::<Html>(&loops(2000), &param)] {
+            let error = error.unwrap_err();
+            assert!(error.contains("`body`: it makes more than 1048576 bytes") && !error.contains('ü'), "{error}");
+        }
+        let template = Template::<Text>::new("{{ param.text }}").unwrap();
+        let within = |limit| template.render_within(limit, "body", &Values::of_param(&param));
+        assert_eq!(within(1000).unwrap().len(), 1000);
+        let error = within(999).unwrap_err().error().to_string();
+        assert!(error.ends_with("it makes more than 999 bytes"), "{error}");
+    }
+
+    #[test]
+    fn endless_template_ends() {
+        let error =
+            rendered::<Text>("{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}", "{}");
+        assert!(error.unwrap_err().contains("takes more than"));
+    }
+}

@@ -1,0 +1,162 @@
+//! [`Webhook`]: delivers notices to HTTP receivers, signed as Standard Webhooks.
+//!
+//! `config.rs` is the configuration, with `fields.rs` for single fields. `request.rs` composes a request, `sign.rs` signs it, `auth.rs`
+//! has credentials, `client.rs` the connections, `address.rs` where they may go, and `receive.rs` what a response means.
+
+mod address;
+mod auth;
+mod builder;
+mod client;
+mod config;
+#[cfg(test)]
+mod config_tests;
+mod fields;
+mod prepared;
+mod receive;
+mod request;
+mod shared;
+mod sign;
+
+use std::fmt;
+
+use chrono::Utc;
+use reqwest::Client;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use solid_notify_core::definition::ExposeSecret;
+use solid_notify_core::{ErrorClass, Response};
+use solid_notify_sweeper::{Failure, HandlerResult};
+
+pub use builder::WebhookBuilder;
+pub use config::WebhookConfig;
+
+use crate::channel::{AnyNotice, Channel};
+use auth::{Auth, Authorization, OAuth2, TokenCache, Tokens};
+use client::{Network, TlsClient, TlsFiles};
+pub use prepared::Prepared;
+use request::Request;
+use shared::Shared;
+
+/// The channel `webhook`: an HTTP request for each notice. The chapter "Webhooks" of the book describes its configuration and results.
+///
+/// ```
+/// # fn example(sweeper: solid_notify_sweeper::SweeperBuilder) -> Result<(), solid_notify_channels::ChannelError> {
+/// use solid_notify_channels::{ChannelExt, Webhook};
+///
+/// let sweeper = sweeper.channel(Webhook::builder().allow_network("10.20.0.0/16").build()?);
+/// # Ok(()) }
+/// ```
+pub struct Webhook {
+    network: Network,
+    /// For all definitions without certificates of their own.
+    client: Client,
+    tls: Shared<TlsFiles, TlsClient>,
+    tokens: Shared<OAuth2, TokenCache>,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").field("addresses", &self.network.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Channel for Webhook {
+    const NAME: &'static str = "webhook";
+    type Config = WebhookConfig;
+    type Prepared = Prepared;
+
+    fn prepare(&self, config: WebhookConfig) -> Result<Prepared, String> {
+        let url = config.check()?;
+        let addresses = &self.network.addresses;
+        if let Some(url) = &url {
+            addresses.check_host(url.host()).map_err(|refused| format!("url: {refused}"))?;
+        }
+        let tls = config.tls.as_ref().map(|files| self.tls.get(files));
+        let token = match &config.auth {
+            Some(Auth::OAuth2(client)) => {
+                let host = client.host();
+                addresses.check_host(host).map_err(|refused| format!("auth.oauth2.token_url: {refused}"))?;
+                Some(self.tokens.get(client))
+            }
+            _ => None,
+        };
+        Ok(Prepared { config, url, tls, token })
+    }
+
+    async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
+        let timeout = prepared.config.timeout.0;
+        match tokio::time::timeout(timeout, self.deliver(prepared, notice)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let problem = format!("no complete response within the `timeout` of `handler_config`, {timeout:?}");
+                Err(Failure::retry(problem).class(ErrorClass::Timeout))
+            }
+        }
+    }
+}
+
+impl Webhook {
+    async fn deliver(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
+        let config = &prepared.config;
+        let request = Request::new(prepared, notice)?;
+        let addresses = &self.network.addresses;
+        addresses
+            .check_host(request.url.host())
+            .map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
+        let client = match (&prepared.tls, &config.tls) {
+            (Some(kept), Some(files)) => &kept.get(&self.network, files)?,
+            _ => &self.client,
+        };
+        let tokens = Tokens { cache: prepared.token.as_deref(), client };
+        let mut authorization = match &config.auth {
+            Some(auth) => Some(auth.authorization(&tokens, None).await?),
+            None => None,
+        };
+        let mut response = self.exchange(prepared, &request, client, authorization.as_ref()).await?;
+        if response.status() == 401
+            && let Some(auth) = config.auth.as_ref().filter(|auth| auth.is_renewable())
+        {
+            authorization = Some(auth.authorization(&tokens, authorization.as_ref()).await?);
+            response = self.exchange(prepared, &request, client, authorization.as_ref()).await?;
+        }
+        let status = response.status().as_u16();
+        // The time-out may end this while the body is read, so the status is reported before.
+        notice.set_response(Response::new(status));
+        let limit = config.max_response_bytes;
+        let body = receive::body(&mut response, limit).await;
+        let body = body.map_err(|error| receive::unanswered("the receiver", error))?;
+        let mut secrets = request.secrets;
+        secrets.extend(authorization.into_iter().flat_map(|used| used.secrets));
+        notice.set_response(receive::kept(status, &body, limit, &secrets));
+        receive::judged(status, response.headers(), config.success.iter().any(|pattern| pattern.contains(status)))
+    }
+
+    /// Sends the request once, signed with the time of now.
+    async fn exchange(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        client: &Client,
+        authorization: Option<&Authorization>,
+    ) -> Result<reqwest::Response, Failure> {
+        let config = &prepared.config;
+        let (mut headers, seconds) = (request.headers.clone(), Utc::now().timestamp());
+        headers.insert("webhook-timestamp", seconds.into());
+        if !config.signing_keys.is_empty() {
+            let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+            let signature = sign::signatures(&config.signing_keys, id, seconds, request.body.as_bytes())?;
+            headers.insert("webhook-signature", HeaderValue::try_from(signature).map_err(Failure::retry)?);
+        }
+        if let Some(authorization) = authorization {
+            let mut value = HeaderValue::try_from(authorization.header.expose_secret()).map_err(|_| {
+                Failure::retry("handler_config: auth: a secret has a character that no header may have")
+            })?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let mut sent = client.request(config.method.into(), request.url.clone()).headers(headers);
+        if !request.body.is_empty() {
+            sent = sent.body(request.body.as_bytes().to_owned());
+        }
+        sent.send().await.map_err(|error| receive::unanswered("the receiver", error))
+    }
+}

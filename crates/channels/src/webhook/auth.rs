@@ -1,0 +1,238 @@
+//! How the receiver recognises the sender: a bearer token, user and password, or a token of OAuth 2 that this file fetches and keeps.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Client, RequestBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use solid_notify_core::ErrorClass;
+use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_sweeper::{Failure, HttpStatus};
+use tokio::sync::Mutex;
+
+use super::client::Reference;
+use super::fields::{Endpoint, SecretShape};
+use super::receive;
+
+/// How the receiver recognises the sender: one of these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Auth {
+    /// A token: `Authorization: Bearer …`.
+    Bearer(#[schemars(with = "SecretShape")] Reference),
+    /// A user and a password.
+    Basic(Basic),
+    /// A token of OAuth 2 by client credentials (RFC 6749, 4.4). It is kept until shortly before its end, and fetched anew after a response
+    /// with the status 401.
+    #[serde(rename = "oauth2")]
+    OAuth2(OAuth2),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Basic {
+    /// The user.
+    user: String,
+    /// The password.
+    #[schemars(with = "SecretShape")]
+    password: Reference,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OAuth2 {
+    /// Where tokens are fetched: an `https` or `http` URL. The same rules hold for its address as for the receiver's.
+    #[schemars(with = "String")]
+    token_url: TokenUrl,
+    /// The name of the client.
+    client_id: String,
+    /// The secret of the client.
+    #[schemars(with = "SecretShape")]
+    client_secret: Reference,
+    /// The scopes, separated by spaces.
+    scope: Option<String>,
+    /// The audience, for servers that ask for it.
+    audience: Option<String>,
+    /// Where the client's name and secret are in the request of a token: in a `header` (basic authentication) or in its `body`.
+    #[serde(default)]
+    credentials: Credentials,
+}
+
+/// An [`Endpoint`] as part of a key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct TokenUrl(reqwest::Url);
+
+impl<'de> Deserialize<'de> for TokenUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Endpoint::deserialize(deserializer).map(|endpoint| Self(endpoint.0))
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Credentials {
+    #[default]
+    Header,
+    Body,
+}
+
+/// The value of the header `authorization`, and the secrets in it.
+pub(super) struct Authorization {
+    pub(super) header: SecretString,
+    pub(super) secrets: Vec<SecretString>,
+}
+
+impl Authorization {
+    fn bearer(token: SecretString) -> Self {
+        Self { header: format!("Bearer {}", token.expose_secret()).into(), secrets: vec![token] }
+    }
+}
+
+impl Auth {
+    /// Returns the authorization of an attempt. `tokens`: where the token of OAuth 2 is kept. `used`: a token that the receiver has just
+    /// refused; it is fetched anew unless another attempt has done so.
+    pub(super) async fn authorization(
+        &self,
+        tokens: &Tokens<'_>,
+        used: Option<&Authorization>,
+    ) -> Result<Authorization, Failure> {
+        match self {
+            Self::Bearer(token) => Ok(Authorization::bearer(token.0.read()?)),
+            Self::Basic(Basic { user, password }) => {
+                let password = password.0.read()?;
+                let encoded = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
+                Ok(Authorization { header: format!("Basic {encoded}").into(), secrets: vec![password, encoded.into()] })
+            }
+            Self::OAuth2(client) => client.token(tokens, used).await.map(Authorization::bearer),
+        }
+    }
+
+    /// Returns whether another authorization can follow after a response with the status 401.
+    pub(super) fn is_renewable(&self) -> bool {
+        matches!(self, Self::OAuth2(_))
+    }
+}
+
+/// A kept token.
+struct Token {
+    text: SecretString,
+    /// When it is fetched anew; `None`: after a refusal.
+    until: Option<Instant>,
+}
+
+/// Where the token of one client is kept. Who fetches it holds the lock, so attempts that need it at the same time fetch it once.
+#[derive(Default)]
+pub(super) struct TokenCache(Mutex<Option<Token>>);
+
+/// What fetching a token needs.
+pub(super) struct Tokens<'a> {
+    pub(super) cache: Option<&'a TokenCache>,
+    pub(super) client: &'a Client,
+}
+
+/// The longest response of a token endpoint, in bytes.
+const LONGEST_RESPONSE: usize = 64 * 1024;
+
+/// A response of a token endpoint (RFC 6749, 5.1).
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+    token_type: Option<String>,
+    #[serde(default)]
+    expires_in: Option<serde_json::Value>,
+}
+
+impl OAuth2 {
+    /// Returns the host of the token endpoint.
+    pub(super) fn host(&self) -> Option<url::Host<&str>> {
+        self.token_url.0.host()
+    }
+
+    async fn token(&self, tokens: &Tokens<'_>, used: Option<&Authorization>) -> Result<SecretString, Failure> {
+        let fresh = TokenCache::default();
+        let mut kept = tokens.cache.unwrap_or(&fresh).0.lock().await;
+        let is_used = |token: &Token| {
+            let secrets = used.iter().flat_map(|used| &used.secrets);
+            secrets.into_iter().any(|secret| secret.expose_secret() == token.text.expose_secret())
+        };
+        if let Some(token) = kept.as_ref()
+            && token.until.is_none_or(|until| Instant::now() < until)
+            && !is_used(token)
+        {
+            return Ok(token.text.clone());
+        }
+        *kept = None;
+        let token = self.fetch(tokens).await?;
+        let text = token.text.clone();
+        *kept = Some(token);
+        Ok(text)
+    }
+
+    async fn fetch(&self, tokens: &Tokens<'_>) -> Result<Token, Failure> {
+        let failed = |problem: &str| Failure::retry(format!("the token endpoint {problem}"));
+        let response = self.request(tokens.client)?.send().await;
+        let mut response = response.map_err(|error| receive::unanswered("the token endpoint", error))?;
+        let status = response.status().as_u16();
+        let body = receive::body(&mut response, LONGEST_RESPONSE).await;
+        let body = body.map_err(|error| receive::unanswered("the token endpoint", error))?;
+        if status != 200 {
+            // RFC 6749 gives all refusals of a client the status 400 or 401. The body may repeat what was sent, so it is not shown.
+            let class = if status == 400 { ErrorClass::Auth } else { HttpStatus(status).class() };
+            return Err(failed(&format!("answered with the status {status}")).class(class));
+        }
+        let granted: Granted =
+            serde_json::from_slice(&body).map_err(|_| failed("answered with something other than a token in JSON"))?;
+        if granted.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            return Err(failed("granted a token of another type than `Bearer`"));
+        }
+        if granted.access_token.is_empty() {
+            return Err(failed("granted an empty token"));
+        }
+        let seconds = granted.expires_in.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
+        let until = seconds.and_then(|seconds| Instant::now().checked_add(kept_for(Duration::from_secs(seconds))));
+        Ok(Token { text: granted.access_token.into(), until })
+    }
+
+    fn request(&self, client: &Client) -> Result<RequestBuilder, Failure> {
+        let secret = self.client_secret.0.read()?;
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "client_credentials");
+        for (name, value) in [("scope", &self.scope), ("audience", &self.audience)] {
+            if let Some(value) = value {
+                form.append_pair(name, value);
+            }
+        }
+        let mut request = client.post(self.token_url.0.clone()).header(ACCEPT, "application/json");
+        match self.credentials {
+            Credentials::Header => {
+                // RFC 6749, 2.3.1: both are encoded as in a form before they become user and password.
+                let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+                request = request.basic_auth(encoded(&self.client_id), Some(encoded(secret.expose_secret())));
+            }
+            Credentials::Body => {
+                form.append_pair("client_id", &self.client_id).append_pair("client_secret", secret.expose_secret());
+            }
+        }
+        Ok(request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish()))
+    }
+}
+
+/// Returns for how long a token is used that is valid for this time: not to its very end, because a request travels.
+fn kept_for(valid: Duration) -> Duration {
+    valid.saturating_sub((valid / 5).min(Duration::from_secs(30)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_renewed_before_its_end() {
+        assert_eq!(kept_for(Duration::from_secs(3600)), Duration::from_secs(3570));
+        assert_eq!(kept_for(Duration::from_secs(60)), Duration::from_secs(48));
+        assert_eq!(kept_for(Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,160 @@
+//! HTTP clients: one for all definitions, and another one for each set of certificates that definitions name.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::dns::Resolve;
+use reqwest::{Certificate, Client, ClientBuilder, Identity, redirect};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
+use solid_notify_sweeper::Failure;
+
+use super::address::{Addresses, Checked};
+use super::fields::SecretShape;
+
+/// How long a connection may take, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection is kept without a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many such connections are kept to one receiver: more than most definitions send at a time, because others are closed after each
+/// request.
+const IDLE_CONNECTIONS: usize = 256;
+/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB.
+const HEADER_LIMIT: u32 = 64 * 1024;
+
+/// What all clients of a program have in common.
+#[derive(Clone)]
+pub(super) struct Network {
+    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) proxy: Option<reqwest::Proxy>,
+}
+
+impl Network {
+    /// Begins a client.
+    fn builder(&self) -> ClientBuilder {
+        let resolver: Arc<dyn Resolve> = match &self.proxy {
+            // The client resolves only the proxy's own name, and the proxy resolves that of the receiver.
+            Some(_) => Arc::clone(&self.resolver),
+            None => Arc::new(Checked { resolver: Arc::clone(&self.resolver), addresses: Arc::clone(&self.addresses) }),
+        };
+        let builder = Client::builder()
+            .dns_resolver(resolver)
+            // Neither a redirect nor a proxy of the environment may lead to an address that was not checked.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            // Another crate of the program may switch on these features of reqwest. A small response could then be a large one.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http2_max_header_list_size(HEADER_LIMIT)
+            .referer(false)
+            .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")));
+        match &self.proxy {
+            Some(proxy) => builder.proxy(proxy.clone()),
+            None => builder,
+        }
+    }
+
+    /// Builds the client of definitions without certificates of their own.
+    pub(super) fn client(&self) -> reqwest::Result<Client> {
+        self.builder().build()
+    }
+}
+
+/// Certificates that a definition names.
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsFiles {
+    /// The client's certificate with its chain, PEM. With `key` the receiver recognises the sender by it.
+    #[serde(default)]
+    #[schemars(with = "Option<SecretShape>")]
+    certificate: Option<Reference>,
+    /// The private key of `certificate`, PEM.
+    #[serde(default)]
+    #[schemars(with = "Option<SecretShape>")]
+    key: Option<Reference>,
+    /// A file with more certificates of authorities, PEM, beside those of the operating system.
+    ca_file: Option<PathBuf>,
+}
+
+/// A [`SecretRef`] as part of a key.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Reference(pub(super) SecretRef);
+
+impl Hash for Reference {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_string().hash(state);
+    }
+}
+
+impl TlsFiles {
+    pub(super) fn check(&self) -> Result<(), String> {
+        match (&self.certificate, &self.key, &self.ca_file) {
+            (Some(_), None, _) => Err("tls: `certificate` needs its `key`".to_owned()),
+            (None, Some(_), _) => Err("tls: `key` needs its `certificate`".to_owned()),
+            (None, None, None) => Err("tls: it is empty; expected `certificate` with `key`, or `ca_file`".to_owned()),
+            (_, _, Some(file)) if !file.is_absolute() => Err("tls.ca_file: expected an absolute path".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The client of a set of certificates.
+#[derive(Default)]
+pub(super) struct TlsClient(Mutex<Option<(u64, Client)>>);
+
+impl TlsClient {
+    /// Reads the files, and returns the client that uses them: a new one when their content has changed.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no PEM. No error contains a private key.
+    pub(super) fn get(&self, network: &Network, files: &TlsFiles) -> Result<Client, Failure> {
+        let mut identity = Vec::new();
+        for part in [&files.certificate, &files.key].into_iter().flatten() {
+            identity.extend_from_slice(part.0.read()?.expose_secret().as_bytes());
+            identity.push(b'\n');
+        }
+        let authorities = match &files.ca_file {
+            Some(file) => Some(std::fs::read(file).map_err(|error| {
+                Failure::retry(format!("handler_config: tls.ca_file: cannot read {}: {error}", file.display()))
+            })?),
+            None => None,
+        };
+        let mut hasher = DefaultHasher::new();
+        (&identity, &authorities).hash(&mut hasher);
+        let content = hasher.finish();
+        let mut kept = self.0.lock();
+        if let Some((_, client)) = kept.as_ref().filter(|(of, _)| *of == content) {
+            return Ok(client.clone());
+        }
+        let mut builder = network.builder();
+        if !identity.is_empty() {
+            let identity = Identity::from_pem(&identity).map_err(|_| {
+                Failure::retry("handler_config: tls: `certificate` and `key` are no certificate and private key in PEM")
+            })?;
+            builder = builder.identity(identity);
+        }
+        if let Some(authorities) = &authorities {
+            let certificates = Certificate::from_pem_bundle(authorities)
+                .ok()
+                .filter(|certificates| !certificates.is_empty())
+                .ok_or_else(|| Failure::retry("handler_config: tls.ca_file: it has no certificate in PEM"))?;
+            builder = builder.tls_certs_merge(certificates);
+        }
+        let client = builder.build().map_err(|error| {
+            Failure::retry(format!("handler_config: tls: these certificates cannot be used: {}", error.without_url()))
+        })?;
+        *kept = Some((content, client.clone()));
+        Ok(client)
+    }
+}

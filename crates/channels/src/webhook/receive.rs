@@ -1,0 +1,126 @@
+//! Reads the response of a receiver, and decides what it means.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_core::error::BoxError;
+use solid_notify_core::{ErrorClass, Response};
+use solid_notify_sweeper::{Failure, HandlerResult, HttpStatus};
+
+use super::address::RefusedAddress;
+
+/// The beginning of a body from which the kept part is made, in bytes: more than what is kept, so that a secret at the cut is found.
+const EXCERPT: usize = 4 * 1024;
+
+/// Reads the body to its end or to `limit` bytes, and returns what it has read. A receiver that sends more is cut off, which says nothing
+/// of its success: that is in the status.
+///
+/// # Errors
+/// The connection broke before the end of the body.
+pub(super) async fn body(response: &mut reqwest::Response, limit: usize) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    while body.len() < limit {
+        let Some(chunk) = response.chunk().await? else {
+            break;
+        };
+        body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
+    }
+    Ok(body)
+}
+
+/// Returns the failure of an attempt without a response. The URL is left out, because it may contain a secret.
+pub(super) fn unanswered(whom: &str, error: reqwest::Error) -> Failure {
+    let refused = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
+        .any(|error| error.is::<RefusedAddress>());
+    let failure = Failure::retry(Unanswered { whom: whom.to_owned(), source: error.without_url().into() });
+    if refused { failure.class(ErrorClass::Invalid) } else { failure }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{whom} did not answer")]
+struct Unanswered {
+    whom: String,
+    source: BoxError,
+}
+
+/// Returns what is kept of a response, without the secrets that the request had in it: some receivers repeat them.
+/// `limit`: how much of the body was read at most.
+pub(super) fn kept(status: u16, body: &[u8], limit: usize, secrets: &[SecretString]) -> Response {
+    let response = Response::new(status);
+    if body.is_empty() {
+        return response;
+    }
+    let longest = secrets.iter().map(|secret| secret.expose_secret().len()).max().unwrap_or_default();
+    let excerpt = EXCERPT.max(2 * longest);
+    let mut text = String::from_utf8_lossy(&body[..body.len().min(excerpt)]).into_owned();
+    for secret in secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty()) {
+        text = text.replace(secret, "…");
+    }
+    if body.len() > excerpt || body.len() == limit {
+        // The last secret may be cut, and each one that was replaced has moved it towards the kept part.
+        text.truncate(text.floor_char_boundary(text.len().saturating_sub(longest)));
+    }
+    response.body(text)
+}
+
+/// Returns the result of an attempt with this status.
+pub(super) fn judged(status: u16, headers: &HeaderMap, is_success: bool) -> HandlerResult {
+    let error = HttpStatus(status);
+    match status {
+        _ if is_success => Ok(()),
+        410 => Err(Failure::pause(error)),
+        429 | 503 => Err(match retry_after(headers, SystemTime::now()) {
+            Some(delay) => Failure::retry_in(delay, error),
+            None => Failure::retry(error),
+        }),
+        _ => Err(Failure::retry(error)),
+    }
+}
+
+/// Returns how long the receiver wants to be left alone: seconds, or a date. A time that is over says nothing.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let delay = seconds.or_else(|| httpdate::parse_http_date(text).ok()?.duration_since(now).ok());
+    delay.filter(|delay| !delay.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Tue, 24 Nov 2026 10:00:00 GMT").unwrap();
+        let read = |value: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
+            retry_after(&headers, now)
+        };
+        assert_eq!(read("77"), Some(Duration::from_secs(77)));
+        assert_eq!(read("Tue, 24 Nov 2026 10:01:00 GMT"), Some(Duration::from_secs(60)));
+        for nothing in ["0", "-1", "soon", "1.5", "Tue, 24 Nov 2026 09:00:00 GMT", "99999999999999999999999"] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+        assert_eq!(read("18446744073709551615"), Some(Duration::from_secs(u64::MAX)));
+    }
+
+    #[test]
+    fn kept_body_has_no_secret_even_at_the_cut() {
+        let secrets = [SecretString::from("t0ken-of-mine"), SecretString::from("other-secret")];
+        let text = |body: &str| {
+            kept(400, body.as_bytes(), body.len() + 1, &secrets).body_text().unwrap_or_default().to_owned()
+        };
+        assert_eq!(text("no t0ken-of-mine here"), "no … here");
+        assert_eq!(text(""), "");
+        for padding in 0..20 {
+            let body = "t0ken-of-mine".repeat(EXCERPT / 13 - 2)
+                + &" ".repeat(padding)
+                + "t0ken-of-mine and more"
+                + &"x".repeat(5000);
+            let shown = text(&body);
+            assert!(!shown.contains("t0ken"), "{padding}: {shown}");
+        }
+        assert!(!kept(400, b"t0ken-of-mi", 11, &secrets).body_text().unwrap_or_default().contains("t0ken"));
+    }
+}

@@ -1,0 +1,230 @@
+//! The request of an attempt: URL, headers and body, from the configuration and the notice. It opens no connection.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use solid_notify_core::ErrorClass;
+use solid_notify_core::definition::{SecretRef, SecretString};
+use solid_notify_sweeper::Failure;
+
+use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
+use super::fields::endpoint;
+use super::prepared::Prepared;
+use crate::channel::{AnyNotice, ack_token};
+use crate::template::{Escape, OUTPUT_LIMIT, Template, Values};
+
+/// A request without what depends on the time and on the token of the receiver.
+pub(super) struct Request<'a> {
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Cow<'a, str>,
+    /// What must not be shown of the response.
+    pub(super) secrets: Vec<SecretString>,
+}
+
+/// What a value of a CloudEvent in a header is encoded with (HTTP binding, 3.1.3.2); beside these all that is not ASCII.
+const IN_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
+
+impl<'a> Request<'a> {
+    /// Composes the request of this notice.
+    ///
+    /// # Errors
+    /// A template that cannot be filled in, a URL or a header that is none, a body that is too long: of the class `invalid`, because the
+    /// same parameter fails again. No error contains a value.
+    pub(super) fn new(prepared: &'a Prepared, notice: &'a AnyNotice) -> Result<Self, Failure> {
+        let config = &prepared.config;
+        let filling =
+            Filling { notice, secrets: &config.secrets, ack_token: ack_token(notice)?, values: OnceCell::new() };
+        let url = match &prepared.url {
+            Some(url) => url.clone(),
+            None => filled_url(prepared, &filling)?,
+        };
+        let mut headers = HeaderMap::new();
+        let body = body(config, &filling, &mut headers)?;
+        if body.len() > config.max_request_bytes {
+            return Err(invalid(format!(
+                "the body has {} bytes, more than `max_request_bytes` of `handler_config` ({})",
+                body.len(),
+                config.max_request_bytes
+            )));
+        }
+        for (name, template) in &config.headers {
+            let name = name.as_str();
+            set(&mut headers, name, &filling.text(template, &format!("headers.{name}"))?)?;
+        }
+        set(&mut headers, "webhook-id", &notice.idempotency_key())?;
+        if notice.is_test() {
+            set(&mut headers, "webhook-test", "true")?;
+        }
+        if let Some(token) = &filling.ack_token {
+            set(&mut headers, "ack-token", token)?;
+        }
+        let values = filling.values.into_inner();
+        let mut secrets = values.map(|values| values.secrets().to_vec()).unwrap_or_default();
+        secrets.extend(filling.ack_token.map(SecretString::from));
+        Ok(Self { url, headers, body, secrets })
+    }
+}
+
+/// Fills in templates. The values are read when the first template needs them.
+struct Filling<'a> {
+    notice: &'a AnyNotice,
+    secrets: &'a BTreeMap<String, SecretRef>,
+    ack_token: Option<String>,
+    values: OnceCell<Values>,
+}
+
+impl Filling<'_> {
+    fn text<'t, E: Escape>(&self, template: &'t Template<E>, field: &str) -> Result<Cow<'t, str>, Failure> {
+        self.text_within(OUTPUT_LIMIT, template, field)
+    }
+
+    fn text_within<'t, E: Escape>(
+        &self,
+        limit: usize,
+        template: &'t Template<E>,
+        field: &str,
+    ) -> Result<Cow<'t, str>, Failure> {
+        if template.is_constant() {
+            return Ok(template.source().into());
+        }
+        let values = match self.values.get() {
+            Some(values) => values,
+            None => {
+                let values = Values::new(self.notice, self.ack_token.clone(), self.secrets)?;
+                self.values.get_or_init(|| values)
+            }
+        };
+        template.render_within(limit, field, values).map(Cow::Owned)
+    }
+}
+
+fn invalid(problem: String) -> Failure {
+    Failure::retry(problem).class(ErrorClass::Invalid)
+}
+
+fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure> {
+    let text = filling.text(&prepared.config.url, "url")?;
+    let failed =
+        |problem: &str| invalid(format!("handler_config: the URL that the template `url` makes is refused: {problem}"));
+    let url = endpoint(&text).map_err(|problem| failed(&problem))?;
+    if !prepared.config.allows(&url) {
+        return Err(failed("its host is not in `allow_hosts`"));
+    }
+    // `urlencode` leaves dots and slashes as they are, and a URL is normalised. A value must not lead to another path.
+    let path = text.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
+    if path.split(['/', '\\']).any(|segment| matches!(segment.trim(), "." | "..")) {
+        return Err(failed("its path has a segment `.` or `..`"));
+    }
+    Ok(url)
+}
+
+/// Sets a header. A line end, by which a value could begin another header, is refused.
+fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Failure> {
+    let (Ok(field), Ok(mut value)) = (name.parse::<HeaderName>(), HeaderValue::from_bytes(value.as_bytes())) else {
+        return Err(invalid(format!("handler_config: the value for the header `{name}` has a control character")));
+    };
+    value.set_sensitive(true);
+    headers.insert(field, value);
+    Ok(())
+}
+
+fn body<'a>(
+    config: &'a WebhookConfig,
+    filling: &Filling<'a>,
+    headers: &mut HeaderMap,
+) -> Result<Cow<'a, str>, Failure> {
+    if config.method == Method::Get {
+        return Ok(Cow::Borrowed(""));
+    }
+    // A body that is only a little too long is reported with its length.
+    let limit = config.max_request_bytes.max(OUTPUT_LIMIT);
+    let (kind, text) = match &config.body {
+        Body::None => return Ok(Cow::Borrowed("")),
+        Body::Param => ("application/json", filling.notice.raw_param().into()),
+        Body::Json(template) => {
+            let text = filling.text_within(limit, template, "body.json")?;
+            serde_json::from_str::<&RawValue>(&text).map_err(|error| {
+                invalid(format!(
+                    "handler_config: what the template `body.json` makes is no JSON: line {} column {}",
+                    error.line(),
+                    error.column()
+                ))
+            })?;
+            ("application/json", text)
+        }
+        Body::Text(template) => ("text/plain; charset=utf-8", filling.text_within(limit, template, "body.text")?),
+        Body::Form(fields) => {
+            let mut form = url::form_urlencoded::Serializer::new(String::new());
+            for (name, template) in fields {
+                form.append_pair(name, &filling.text_within(limit, template, &format!("body.form.{name}"))?);
+            }
+            ("application/x-www-form-urlencoded", form.finish().into())
+        }
+        Body::CloudEvents(event) => cloud_event(event, filling, headers)?,
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(text)
+}
+
+/// A CloudEvent in structured mode (JSON format 1.0).
+#[derive(Serialize)]
+struct Event<'a> {
+    specversion: &'static str,
+    id: String,
+    source: Cow<'a, str>,
+    #[serde(rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<Cow<'a, str>>,
+    time: String,
+    datacontenttype: &'static str,
+    data: &'a RawValue,
+}
+
+fn cloud_event<'a>(
+    event: &'a CloudEvents,
+    filling: &Filling<'a>,
+    headers: &mut HeaderMap,
+) -> Result<(&'static str, Cow<'a, str>), Failure> {
+    let text = |field: &str, template: Option<&'a Template>, usual: &'a str| {
+        let path = format!("body.cloud_events.{field}");
+        match template.map_or(Ok(Cow::Borrowed(usual)), |template| filling.text(template, &path))? {
+            empty if empty.is_empty() => {
+                Err(invalid(format!("handler_config: what the template `{path}` makes is empty")))
+            }
+            text => Ok(text),
+        }
+    };
+    let source = text("source", event.source.as_ref(), "solid-notify")?;
+    let kind = text("type", event.kind.as_ref(), filling.notice.definition())?;
+    let subject = event.subject.as_ref().map(|subject| text("subject", Some(subject), "")).transpose()?;
+    let notice = filling.notice;
+    let time = notice.created().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+    if event.mode == CloudEventsMode::Binary {
+        let (id, version) = (notice.idempotency_key(), "1.0");
+        let attributes = [("specversion", version), ("id", &id), ("source", &source), ("type", &kind), ("time", &time)];
+        for (name, value) in attributes.into_iter().chain(subject.as_deref().map(|subject| ("subject", subject))) {
+            set(headers, &format!("ce-{name}"), &utf8_percent_encode(value, IN_HEADER).to_string())?;
+        }
+        return Ok(("application/json", notice.raw_param().into()));
+    }
+    let event = Event {
+        specversion: "1.0",
+        id: notice.idempotency_key(),
+        source,
+        kind,
+        subject,
+        time,
+        datacontenttype: "application/json",
+        data: notice.param(),
+    };
+    let text = serde_json::to_string(&event).map_err(|_| invalid("the parameter is not JSON".to_owned()))?;
+    Ok(("application/cloudevents+json; charset=utf-8", text.into()))
+}
