@@ -1,0 +1,85 @@
+//! `run`: a sweeper with all ready channels in this process.
+
+use std::io::IsTerminal;
+
+use clap::Args;
+use solid_notify::Filter;
+use solid_notify::sweeper::Tally;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::sending::Sending;
+use crate::session::Session;
+use crate::signals::asked_to_stop;
+use crate::table::Fields;
+
+/// How to send.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Send what is due until nothing is due, then end
+    #[arg(long)]
+    until_idle: bool,
+    /// Allow webhooks to reach this network of the own site: 10.0.0.0/8
+    #[arg(long, value_name = "NETWORK")]
+    allow_network: Vec<String>,
+    /// The name of this node in tables and logs; the name of the host without this option
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+}
+
+/// Sends notices by the channels that their definitions name, until it is asked to stop, or until nothing is due.
+pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
+    session.change("send what is due")?;
+    let sending = Sending { allow_networks: run.allow_network.clone(), ..Sending::default() };
+    // Replies of consumers arrive as long as this is not dropped.
+    let (mut sweeper, _replies) =
+        sending.sweeper(&session.outbox).map_err(|error| Failure::invalid(error.to_string()))?;
+    if let Some(name) = &run.node {
+        sweeper = sweeper.node_name(name);
+    }
+    let failed = |error: solid_notify::error::StartError| {
+        Failure::new(Exit::Failed, error.to_string()).next("if tables are missing, `solid-notify migrate` creates them")
+    };
+    let tally = if run.until_idle {
+        tokio::select! {
+            tally = sweeper.run_until_idle() => tally.map_err(failed)?,
+            () = asked_to_stop() => return Err(Failure::new(Exit::Failed, "interrupted: claimed notices are sent again after their leases")),
+        }
+    } else {
+        let running = sweeper.start().await.map_err(failed)?;
+        if std::io::stderr().is_terminal() {
+            output::note(format!("the sweeper {} runs; Ctrl-C stops it", running.node_id()));
+        }
+        asked_to_stop().await;
+        running.shutdown().await
+    };
+    session.out.show(&tally, || text(&tally))?;
+    if run.until_idle { unsent(session).await } else { Ok(Exit::Done) }
+}
+
+/// Reports definitions whose notices this process left alone, because their rows or configurations are wrong.
+async fn unsent(session: &Session) -> Outcome {
+    for state in session.outbox.definitions().await? {
+        let is_wrong = !state.problems.is_empty() || !state.refused_by.is_empty();
+        if is_wrong && state.deleted().is_none() {
+            let filter = Filter::live().definition(&state.row.name);
+            let waiting: u64 = session.operator.counts(&filter).await?.iter().map(|class| class.count.count).sum();
+            if waiting > 0 {
+                let name = &state.row.name;
+                return Err(Failure::new(
+                    Exit::Failed,
+                    format!("{waiting} notices of {name} wait, because the definition is wrong"),
+                )
+                .next(format!("`solid-notify def show {name}` says why")));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn text(tally: &Tally) -> String {
+    let mut fields = Fields::default();
+    fields.add("succeeded", tally.succeeded).add("awaiting ack", tally.awaiting_ack);
+    fields.add("failed", tally.failed).add("dead letters", tally.dead_letters);
+    fields.text()
+}

@@ -1,0 +1,147 @@
+//! `migrate`, `schema`, `health`: the store itself.
+
+use clap::ValueEnum;
+use serde::Serialize;
+use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::operate::{Paused, SeenNode};
+use solid_notify::{AnyOutbox, Filter, Outbox};
+
+use crate::contexts::{chosen, shown};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::global::Global;
+use crate::output::line;
+use crate::session::Session;
+use crate::table::Fields;
+
+/// Creates the tables, or brings them up to date.
+pub(crate) async fn migrate(session: &Session) -> Outcome {
+    session.change("create or update the tables")?;
+    session.outbox.migrate().await?;
+    session.out.show(&serde_json::json!({ "result": "migrated" }), || "the tables are up to date".to_owned())?;
+    Ok(Exit::Done)
+}
+
+/// The databases that have a schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Database {
+    Postgres,
+    /// MariaDB, too
+    Mysql,
+    Sqlite,
+}
+
+/// Prints the schema, for tools that migrate by themselves. It connects to nothing.
+pub(crate) fn schema(global: &Global, database: Option<Database>) -> Outcome {
+    let database = match database {
+        Some(database) => database,
+        None => {
+            let url = chosen(global)?.url;
+            match url.split_once(':').map_or("", |(scheme, _)| scheme) {
+                "postgres" | "postgresql" => Database::Postgres,
+                "mysql" | "mariadb" => Database::Mysql,
+                "sqlite" => Database::Sqlite,
+                _ => {
+                    return Err(Failure::usage("a store of this URL has no schema")
+                        .next("name a database: `solid-notify schema postgres`"));
+                }
+            }
+        }
+    };
+    line(&match database {
+        Database::Postgres => Outbox::<sqlx::Postgres>::schema(),
+        Database::Mysql => Outbox::<sqlx::MySql>::schema(),
+        Database::Sqlite => Outbox::<sqlx::Sqlite>::schema(),
+    })?;
+    Ok(Exit::Done)
+}
+
+/// What `health` finds.
+#[derive(Serialize)]
+struct Health {
+    healthy: bool,
+    store: String,
+    nodes: Vec<SeenNode>,
+    paused: Option<Paused>,
+    definitions: usize,
+    invalid_definitions: Vec<String>,
+    refused_definitions: Vec<String>,
+    without_handler: Vec<String>,
+    open_circuits: Vec<String>,
+    /// Whether a node sends alerts to people.
+    alerts_are_sent: bool,
+    open_alerts: usize,
+    dead_letters: u64,
+}
+
+/// Shows whether the store answers, sweepers run, and what stands in the way of sending.
+pub(crate) async fn health(session: &Session) -> Outcome {
+    let outbox: &AnyOutbox = &session.outbox;
+    let states: Vec<_> = outbox.definitions().await?.into_iter().filter(|state| state.deleted().is_none()).collect();
+    let nodes = session.operator.nodes().await?;
+    let handled = |name: &str| nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == name));
+    let names = |chosen: &dyn Fn(&solid_notify::definition::DefinitionState) -> bool| {
+        states.iter().filter(|state| chosen(state)).map(|state| state.row.name.clone()).collect::<Vec<_>>()
+    };
+    // A target has the handler of its definition, which is in this list itself.
+    let without_handler = names(&|state| {
+        let is_alert = state.row.name == ALERT_DEFINITION;
+        state.row.enabled && !is_alert && state.row.target_of.is_none() && !handled(state.row.handler_name())
+    });
+    let circuits = session.operator.circuits().await?;
+    let dead_letters = session.operator.counts(&Filter::dead_letters()).await?;
+    let mut health = Health {
+        healthy: false,
+        store: shown(&session.chosen.url),
+        paused: session.operator.paused().await?,
+        definitions: states.len(),
+        invalid_definitions: names(&|state| !state.problems.is_empty()),
+        refused_definitions: names(&|state| !state.refused_by.is_empty()),
+        without_handler: if nodes.is_empty() { Vec::new() } else { without_handler },
+        open_circuits: circuits.into_iter().filter(|at| at.open).map(|at| at.definition).collect(),
+        alerts_are_sent: handled(ALERT_DEFINITION),
+        open_alerts: session.operator.open_alerts(1000).await?.len(),
+        dead_letters: dead_letters.iter().map(|class| class.count.count).sum(),
+        nodes,
+    };
+    let blocking =
+        [&health.invalid_definitions, &health.refused_definitions, &health.without_handler, &health.open_circuits];
+    health.healthy = !health.nodes.is_empty() && health.paused.is_none() && blocking.into_iter().all(Vec::is_empty);
+    session.out.show(&health, || text(&health))?;
+    Ok(if health.healthy { Exit::Done } else { Exit::Failed })
+}
+
+fn text(health: &Health) -> String {
+    let list = |names: &[String]| Some(names.join(", ")).filter(|names| !names.is_empty());
+    let mut fields = Fields::default();
+    fields.add("store", &health.store).add("healthy", if health.healthy { "yes" } else { "no" });
+    fields.add(
+        "sweepers",
+        match health.nodes.len() {
+            0 => "none runs: nothing is sent; start one with the application, or `solid-notify run`".to_owned(),
+            nodes => nodes.to_string(),
+        },
+    );
+    fields.add("paused", health.paused.as_ref().map(|paused| format!("{paused}; `solid-notify resume-all` ends it")));
+    fields.add("definitions", health.definitions);
+    fields.add(
+        "invalid",
+        list(&health.invalid_definitions).map(|names| format!("{names}; `solid-notify def show NAME` shows why")),
+    );
+    fields.add(
+        "refused",
+        list(&health.refused_definitions).map(|names| format!("{names}; a node refuses their handler_config")),
+    );
+    fields.add(
+        "without handler",
+        list(&health.without_handler).map(|names| format!("{names}; no living node has their handlers")),
+    );
+    fields
+        .add("open circuits", list(&health.open_circuits).map(|names| format!("{names}; `solid-notify circuit list`")));
+    fields.add(
+        "alerts",
+        (!health.alerts_are_sent && !health.nodes.is_empty())
+            .then_some("no node sends them to people: `serve` does with [alerts]"),
+    );
+    fields.add("open alerts", health.open_alerts).add("dead letters", health.dead_letters);
+    fields.text()
+}

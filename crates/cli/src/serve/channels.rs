@@ -1,0 +1,77 @@
+//! The tables of the file that are about channels: `webhook`, `mail` and `alerts`.
+
+use std::collections::BTreeMap;
+
+use solid_notify::channels::Mailer;
+
+use super::reading::{Section, not_blank, whole};
+use crate::secret::read_secret;
+use crate::sending::{Alerts, Chat, ChatKind, Sending};
+
+/// Reads the settings of channels.
+pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
+    let mut webhook = root.section("webhook");
+    let allow_networks = webhook.texts("allow_networks", |network| {
+        let sending = Sending { allow_networks: vec![network.to_owned()], ..Sending::default() };
+        sending.webhook().map(|_| network.to_owned()).map_err(whole)
+    });
+    let proxy = webhook.text("proxy", |proxy| {
+        let sending = Sending { proxy: Some(proxy.to_owned()), ..Sending::default() };
+        sending.webhook().map(|_| proxy.to_owned()).map_err(whole)
+    });
+    webhook.end();
+    let mut mail = root.section("mail");
+    let attachments_from = mail.text("attachments_from", |folder| match std::path::Path::new(folder) {
+        path if path.is_dir() => Ok(path.to_owned()),
+        _ => Err("there is no such folder".to_owned()),
+    });
+    mail.end();
+    Sending { allow_networks, proxy, attachments_from, alerts: alerts(root.section("alerts")) }
+}
+
+/// Reads how alerts reach people.
+fn alerts(mut section: Section<'_, '_>) -> Alerts {
+    let smtp = section.text("smtp", |reference| {
+        let url = read_secret(reference)?;
+        Mailer::from_url(url.value()).map(|_| url).map_err(whole)
+    });
+    let from = section.text("from", not_blank);
+    if smtp.is_some() && from.is_none() {
+        section.wrong_key("smtp", "mails need a sender: add from = \"alerts@example.org\"");
+    }
+    let mut chats = BTreeMap::new();
+    for (name, mut chat) in section.sections("chats") {
+        let kind = chat.text("service", |service| {
+            ChatKind::ALL
+                .into_iter()
+                .find(|kind| kind.name() == service)
+                .ok_or_else(|| format!("expected one of {}", ChatKind::ALL.map(ChatKind::name).join(", ")))
+        });
+        let (url, secret, keyword) = (chat.secret("url"), chat.secret("secret"), chat.text("keyword", not_blank));
+        if let Some(kind) = kind {
+            chat.require("url", "url = \"env:NAME\" or \"file:/path\"");
+            if !kind.has_secret() && (secret.is_some() || keyword.is_some()) {
+                chat.wrong_key("service", "this service has neither secret nor keyword");
+            }
+            if let Some(url) = url {
+                chats.insert(name, Chat { kind, url, secret, keyword });
+            }
+        }
+        chat.require("service", "service = \"slack\"");
+        chat.end();
+    }
+    let default_email = section.texts("default_email", not_blank);
+    if !default_email.is_empty() && smtp.is_none() {
+        section.wrong_key("default_email", "mails need a server: add smtp = \"env:SMTP_URL\"");
+    }
+    let default_chats = section.texts("default_chats", |name| match chats.contains_key(name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("there is no table [alerts.chats.{name}]")),
+    });
+    let alerts = Alerts { smtp, from, default_email, chats, default_chats };
+    if let Err(error) = alerts.channels() {
+        section.wrong_key("from", &whole(error));
+    }
+    section.end();
+    alerts
+}

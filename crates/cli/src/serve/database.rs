@@ -1,0 +1,208 @@
+//! One database of `serve`: a runtime of its own, in which its sweeper starts, runs, and stops. What happens to one database, a blocked
+//! handler included, reaches no other one.
+
+use std::fmt::Display;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use solid_notify::ack::TokenKeys;
+use solid_notify::ack_http::AckRouter;
+use solid_notify::channels::Replies;
+use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::sweeper::SweeperMonitor;
+use solid_notify::{ConnectedOutbox, Sweeper};
+use tokio::sync::{oneshot, watch};
+
+use super::config;
+use super::metrics::DatabaseMetrics;
+use crate::contexts::shown;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// How long a connection may take. Then it is tried again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pauses between two attempts to start.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The most threads of one database. Attempts wait for receivers, so a few threads carry thousands of them.
+const THREADS: usize = 4;
+
+/// A database, from its first start until it is removed.
+pub(super) struct Database {
+    state: Arc<Mutex<State>>,
+    /// `None` stops it. Another value restarts it.
+    wanted: watch::Sender<Option<Arc<config::Database>>>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// What a database does now.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// It is not tried yet.
+    Starting,
+    /// The last attempt to start failed.
+    Failing(String),
+    /// It sends.
+    Running { monitor: SweeperMonitor, acks: Router },
+    /// It finishes its attempts.
+    Stopping,
+}
+
+impl State {
+    /// Returns why it is not ready. `None`: it is.
+    pub(super) fn problem(&self) -> Option<String> {
+        match self {
+            Self::Starting => Some("it starts".to_owned()),
+            Self::Failing(problem) => Some(problem.clone()),
+            Self::Running { monitor, .. } if monitor.health().is_ready() => None,
+            Self::Running { monitor, .. } => Some(match monitor.health().database_answers {
+                true => "the sweeper is not ready".to_owned(),
+                false => "the database does not answer".to_owned(),
+            }),
+            Self::Stopping => Some("it stops".to_owned()),
+        }
+    }
+}
+
+impl Database {
+    /// Starts the threads of a database.
+    pub(super) fn start(name: &str, wanted: Arc<config::Database>, metrics: DatabaseMetrics) -> Outcome<Self> {
+        // A thread may record metrics until it ends, and no one waits for the end of threads. Each database leaks some bytes.
+        let metrics: &'static DatabaseMetrics = Box::leak(Box::new(metrics));
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores.min(THREADS))
+            .thread_name(name)
+            .on_thread_start(|| metrics.record_this_thread())
+            .enable_all()
+            .build();
+        let failed =
+            |error| Failure::new(Exit::Failed, format!("cannot start threads for the database {name}: {error}"));
+        let runtime = runtime.map_err(failed)?;
+        let (wanted, given) = watch::channel(Some(wanted));
+        let (ends, ended) = oneshot::channel();
+        let state = Arc::new(Mutex::new(State::Starting));
+        let (own, owner) = (Arc::clone(&state), name.to_owned());
+        let main = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            metrics.record_this_thread();
+            runtime.block_on(run(&owner, given, &own));
+            // Handlers that block their thread are left behind.
+            runtime.shutdown_background();
+            let _ = ends.send(());
+        });
+        main.map_err(failed)?;
+        Ok(Self { state, wanted, ended })
+    }
+
+    pub(super) fn state(&self) -> State {
+        locked(&self.state).clone()
+    }
+
+    /// Restarts it, if its settings have changed. Returns whether they have.
+    pub(super) fn change(&self, wanted: Arc<config::Database>) -> bool {
+        self.wanted.send_if_modified(|now| {
+            let changed = now.as_ref() != Some(&wanted);
+            *now = Some(wanted);
+            changed
+        })
+    }
+
+    /// Asks it to stop.
+    pub(super) fn stop(&self) {
+        self.wanted.send_replace(None);
+    }
+
+    /// Ends when it has stopped.
+    pub(super) async fn stopped(self) {
+        // An error means that its thread has ended, too.
+        let _ = self.ended.await;
+    }
+}
+
+/// Runs a database until it is to stop.
+async fn run(name: &str, mut wanted: watch::Receiver<Option<Arc<config::Database>>>, state: &Mutex<State>) {
+    loop {
+        let Some(database) = wanted.borrow_and_update().clone() else { return };
+        *locked(state) = State::Starting;
+        tokio::select! {
+            (sweeper, replies, acks) = started(name, &database, state) => {
+                *locked(state) = State::Running { monitor: sweeper.monitor(), acks };
+                tracing::info!(database = name, node = sweeper.node_id(), "sends notices");
+                // An error means that the owner is gone: then it stops, too.
+                let _ = wanted.changed().await;
+                *locked(state) = State::Stopping;
+                drop(replies);
+                let tally = sweeper.shutdown().await;
+                tracing::info!(database = name, succeeded = tally.succeeded, failed = tally.failed, "has stopped");
+            }
+            _ = wanted.changed() => {}
+        }
+    }
+}
+
+/// Starts a database, after as many failures as it takes.
+async fn started(name: &str, database: &config::Database, state: &Mutex<State>) -> (Sweeper, Replies, Router) {
+    let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+    let mut pauses = pauses.with_jitter().without_max_times().build();
+    loop {
+        let problem = match tokio::time::timeout(PATIENCE, start(database)).await {
+            Ok(Ok(started)) => return started,
+            Ok(Err(problem)) => problem,
+            Err(_) => format!("it did not answer within {} s", PATIENCE.as_secs()),
+        };
+        let place = shown(database.url.value());
+        tracing::warn!(database = name, "cannot start with {place}, and tries again: {problem}");
+        *locked(state) = State::Failing(problem);
+        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+/// Connects and starts the sweeper.
+async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router), String> {
+    fn text(error: impl Display) -> String {
+        error.to_string()
+    }
+    let outbox = ConnectedOutbox::connect(database.url.value()).await.map_err(text)?;
+    if database.migrate {
+        outbox.migrate().await.map_err(text)?;
+    }
+    if let Some((first, others)) = database.token_keys.split_first() {
+        let keys = TokenKeys::new(first.value().as_bytes()).map_err(text)?;
+        let keys = others.iter().try_fold(keys, |keys, key| keys.accept(key.value().as_bytes()));
+        outbox.use_token_keys(keys.map_err(text)?);
+    }
+    if let Some((first, others)) = database.param_keys.split_first() {
+        let read = |key: &config::ParamKeyRef| ParamKey::read(&key.reference);
+        let keys = ParamKeys::new(&first.id, read(first).map_err(text)?);
+        let keys = others.iter().try_fold(keys.map_err(text)?, |keys, key| keys.accept(&key.id, read(key)?));
+        outbox.use_param_cipher(Arc::new(keys.map_err(text)?));
+    }
+    let (mut sweeper, replies) = database.sending.sweeper(&outbox).map_err(text)?;
+    let config::Sweeper { node, max_running, poll_interval, shutdown_grace, base_url } = &database.sweeper;
+    sweeper = sweeper.shutdown_grace(*shutdown_grace);
+    if let Some(node) = node {
+        sweeper = sweeper.node_name(node);
+    }
+    if let Some(most) = max_running {
+        sweeper = sweeper.max_running(*most);
+    }
+    if let Some(interval) = poll_interval {
+        sweeper = sweeper.poll_interval(*interval);
+    }
+    if let Some(url) = base_url {
+        sweeper = sweeper.base_url(url);
+    }
+    let started = sweeper.start().await.map_err(|error| {
+        format!("{error}; if tables are missing, `solid-notify migrate` or migrate = true creates them")
+    })?;
+    Ok((started, replies, AckRouter::new(&outbox).into_router()))
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

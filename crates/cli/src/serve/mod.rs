@@ -1,0 +1,155 @@
+//! `serve`: sweepers of any number of databases, with all channels, acks over HTTP, probes and metrics, in one process.
+//!
+//! A file describes it ([`config`]). The process has a small runtime for HTTP and signals, and each database has one of its own.
+
+mod channels;
+pub(crate) mod config;
+mod database;
+mod databases;
+mod http;
+mod log;
+mod metrics;
+mod reading;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use self::config::{Config, Overrides};
+use self::databases::Databases;
+use self::metrics::Metrics;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::{output, read, signals};
+
+/// How often the histograms of metrics are emptied into their buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How long requests may take that are under way when the last database has stopped.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
+/// The file of `serve`, and what comes before it.
+pub(crate) struct Source {
+    /// `None`: there is no file.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) overrides: Overrides,
+}
+
+impl Source {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Fails with all problems of the file.
+    pub(crate) fn read(&self) -> Outcome<Config> {
+        let Some(file) = &self.file else { return self.parse("", "without a file") };
+        self.parse(&read::text(file)?, &file.display().to_string())
+    }
+
+    fn parse(&self, text: &str, place: &str) -> Outcome<Config> {
+        Config::read(text, &self.overrides).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+            Failure::invalid(format!("{place}: {} of these must be mended:{}", problems.len(), lines.concat()))
+        })
+    }
+}
+
+/// Runs until the platform asks the process to stop.
+pub(crate) fn serve(source: &Source) -> Outcome {
+    let config = source.read()?;
+    let filter = log::start(&config.log)?;
+    // HTTP and signals need little. Databases have threads of their own.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("serve").enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, format!("cannot start the runtime: {error}")))?;
+    let served = runtime.block_on(run(source, config, &filter));
+    runtime.shutdown_background();
+    served
+}
+
+async fn run(source: &Source, mut config: Config, filter: &log::Filter) -> Outcome {
+    let mut reloads = signals::Reloads::listen();
+    let stop = signals::asked_to_stop();
+    tokio::pin!(stop);
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot listen on {}: {error}", config.listen))
+            .next("choose another address: --listen ADDRESS, or listen in [http]")
+    })?;
+    tracing::info!("listens on {}", listener.local_addr().unwrap_or(config.listen));
+    let metrics = Metrics::new()?;
+    let databases = Arc::new(Databases::default());
+    databases.apply(&config.databases, &metrics)?;
+
+    let shown = http::Shown { databases: Arc::clone(&databases), metrics: metrics.clone() };
+    let routes = http::routes(shown).into_make_service_with_connect_info::<SocketAddr>();
+    let (end, ended) = oneshot::channel::<()>();
+    let until_end = async {
+        // An error means the same: the program ends.
+        let _ = ended.await;
+    };
+    let http = tokio::spawn(axum::serve(listener, routes).with_graceful_shutdown(until_end).into_future());
+    let handle = metrics.handle();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            handle.run_upkeep();
+        }
+    });
+
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            () = reloads.next() => reload(source, &mut config, &databases, &metrics, filter),
+        }
+    }
+    tracing::info!("stops: attempts have {} s", longest_grace(&config).as_secs());
+    tokio::select! {
+        () = databases.stop() => {}
+        () = signals::asked_to_stop() => {
+            return Err(Failure::new(Exit::Failed, "asked to stop twice: claimed notices are sent again after their leases"));
+        }
+    }
+    drop(end);
+    // Requests that are too slow are cut off.
+    let _ = tokio::time::timeout(LAST_REQUESTS, http).await;
+    Ok(Exit::Done)
+}
+
+/// Reads the file again. With a problem in it everything stays as it is.
+fn reload(source: &Source, config: &mut Config, databases: &Databases, metrics: &Metrics, filter: &log::Filter) {
+    let new = match source.read() {
+        Ok(new) => new,
+        Err(failure) => {
+            tracing::error!("the file was not reloaded, and everything runs on as before: {}", failure.message);
+            return;
+        }
+    };
+    if (new.listen, new.log.json) != (config.listen, config.log.json) {
+        tracing::warn!("the address and the format of the log change with the next start only");
+    }
+    if new.log.filter != config.log.filter {
+        filter.change(&new.log.filter);
+    }
+    if let Err(failure) = databases.apply(&new.databases, metrics) {
+        tracing::error!("the file was reloaded in part: {}", failure.message);
+    }
+    tracing::info!(databases = new.databases.len(), "the file is reloaded");
+    *config = new;
+}
+
+fn longest_grace(config: &Config) -> Duration {
+    config.databases.values().map(|database| database.sweeper.shutdown_grace).max().unwrap_or_default()
+}
+
+/// Checks the file and prints the result.
+pub(crate) fn check(source: &Source, json: bool) -> Outcome {
+    let config = source.read()?;
+    let names: Vec<&String> = config.databases.keys().collect();
+    output::Output { json }.show(&serde_json::json!({ "databases": names }), || {
+        let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        format!("the file is valid; databases: {names}")
+    })?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,101 @@
+//! [`Session`]: a connected store, the operator, and what the context allows.
+
+use std::time::Duration;
+
+use solid_notify::error::{FaultKind, StoreError};
+use solid_notify::{ConnectedOutbox, Operator, SweeperBuilder};
+
+use crate::contexts::{Chosen, chosen, shown};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::global::Global;
+use crate::output::Output;
+use crate::sending::Sending;
+use crate::{ask, output};
+
+/// How long a connection may take: shorter than people wait.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a command works with.
+pub(crate) struct Session {
+    pub(crate) outbox: ConnectedOutbox,
+    pub(crate) operator: Operator,
+    pub(crate) out: Output,
+    /// True if no question is asked.
+    pub(crate) yes: bool,
+    pub(crate) chosen: Chosen,
+    /// They check edits.
+    _channels: SweeperBuilder,
+}
+
+impl Session {
+    /// Connects to the store that the options name.
+    pub(crate) async fn open(global: &Global) -> Outcome<Self> {
+        let chosen = chosen(global)?;
+        let place = shown(&chosen.url);
+        let connected = tokio::time::timeout(PATIENCE, ConnectedOutbox::connect(&chosen.url)).await;
+        let connected = connected.unwrap_or_else(|_| {
+            let late = format!("no connection within {} s", PATIENCE.as_secs());
+            Err(StoreError::new("connecting", FaultKind::Outage, late).into())
+        });
+        let outbox = connected.map_err(|error| {
+            let failure = Failure::from(error);
+            let next = failure.next.filter(|_| failure.exit == Exit::Unreachable);
+            Failure { message: format!("cannot open {place}: {}", failure.message), next, exit: failure.exit }
+        })?;
+        let operator = outbox.operator(&global.operator());
+        let channels = Sending::check_edits(&outbox).map_err(|error| Failure::cannot("prepare the channels", error))?;
+        Ok(Self { operator, outbox, _channels: channels, out: Output { json: global.json }, yes: global.yes, chosen })
+    }
+
+    /// Fails if the context allows no change, or asks if it is a production context. `what` completes "This will …".
+    pub(crate) fn change(&self, what: &str) -> Outcome<()> {
+        self.writable()?;
+        match &self.chosen.name {
+            Some(name) if self.chosen.production => {
+                ask::confirm(&format!("this will {what} in the production context {name:?}. Continue?"), self.yes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Self::change`], for what is asked in every context.
+    pub(crate) fn great_change(&self, what: &str) -> Outcome<()> {
+        self.writable()?;
+        let place = match &self.chosen.name {
+            Some(name) if self.chosen.production => format!(" in the production context {name:?}"),
+            Some(name) => format!(" in the context {name:?}"),
+            None => String::new(),
+        };
+        ask::confirm(&format!("this will {what}{place}. Continue?"), self.yes)
+    }
+
+    fn writable(&self) -> Outcome<()> {
+        match &self.chosen.name {
+            Some(name) if self.chosen.read_only => {
+                Err(Failure::new(Exit::NotConfirmed, format!("the context {name:?} is read-only: nothing was changed"))
+                    .next("use another context, or set read_only = false in the file of contexts"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints the result of something that was to be changed. If it was not, the text is a note and the program ends with `exit`.
+    pub(crate) fn changed<T: serde::Serialize>(&self, result: &T, exit: Exit, text: String) -> Outcome {
+        match exit {
+            Exit::Done => self.out.show(result, || text)?,
+            _ => {
+                if self.out.json {
+                    self.out.show(result, String::new)?;
+                } else {
+                    output::note(text);
+                }
+            }
+        }
+        Ok(exit)
+    }
+}
+
+/// Returns the exit code of a change that is done or was not necessary.
+pub(crate) fn done_if(changed: bool) -> Exit {
+    if changed { Exit::Done } else { Exit::Unchanged }
+}

@@ -1,0 +1,99 @@
+//! Probes, metrics, and acks.
+
+use serde_json::{Value, json};
+use solid_notify::operate::Filter;
+
+use crate::receiver::Receiver;
+use crate::{Site, add, count, until_all_ended};
+
+const NOWHERE: &str = "[databases.gone]\nurl = 'postgres://app@127.0.0.1:1/gone'\n";
+
+#[tokio::test]
+async fn unreachable_database_fails_its_probe_and_disturbs_no_other() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&format!("{}{NOWHERE}", site.database("shop")));
+    let serve = site.serve().await;
+    add(&outbox, 0..20).await;
+    receiver.wait_for_numbers(20).await;
+    until_all_ended(&outbox).await;
+    serve.ready("/readyz/shop").await;
+    assert_eq!(serve.get("/livez").await, (200, "live".to_owned()));
+    let (status, body) = serve.get("/readyz").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["ready"], &body["databases"]["shop"]), (503, &json!(false), &json!({"ready": true})));
+    assert!(body["databases"]["gone"]["problem"].is_string(), "{body}");
+    assert_eq!(serve.get("/readyz/gone").await.0, 503);
+    assert_eq!(serve.get("/readyz/typo").await.0, 404);
+    assert_eq!(serve.get("/typo").await.0, 404);
+    assert!(!std::fs::read_to_string(&serve.log).unwrap().contains("panicked"));
+}
+
+#[tokio::test]
+async fn metrics_have_the_name_of_their_database() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let (one, two) = (site.outbox("one", &receiver).await, site.outbox("two", &receiver).await);
+    site.write(&format!("{}{}", site.database("one"), site.database("two")));
+    let serve = site.serve().await;
+    add(&one, 0..3).await;
+    add(&two, 3..8).await;
+    receiver.wait_for_numbers(8).await;
+    until_all_ended(&one).await;
+    until_all_ended(&two).await;
+    let (status, page) = serve.get("/metrics").await;
+    assert_eq!(status, 200);
+    for (database, count) in [("one", 3), ("two", 5)] {
+        let series = format!(
+            "solid_notify_attempts_total{{definition=\"order\",outcome=\"succeeded\",class=\"-\",database=\"{database}\"}} {count}"
+        );
+        assert!(page.lines().any(|line| line == series), "{series} is missing:\n{page}");
+    }
+    let heads = page.lines().filter(|line| line.starts_with("# TYPE solid_notify_attempts_total ")).count();
+    assert_eq!(heads, 1, "a metric has one head, whatever the number of databases");
+}
+
+#[tokio::test]
+async fn acks_reach_the_database_that_the_path_names() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let (one, two) = (site.outbox("one", &receiver).await, site.outbox("two", &receiver).await);
+    for outbox in [&one, &two] {
+        let edit = |row: solid_notify::NotifyDef| row.need_confirm(true).max_confirm_delay("1h");
+        let operator = outbox.operator("test");
+        let row = outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "order").unwrap().row;
+        operator.edit_definition(&row, edit(row.clone())).await.unwrap();
+    }
+    let keys = "token_keys = ['file:KEY']\n".replace("KEY", site.path("key").to_str().unwrap());
+    std::fs::write(site.path("key"), "k".repeat(32)).unwrap();
+    site.write(&format!("{}{keys}{}{keys}", site.database("one"), site.database("two")));
+    let serve = site.serve().await;
+    let client = reqwest::Client::new();
+    let ack = async |path: &str, token: &str| {
+        let sent =
+            client.post(format!("http://{}{path}", serve.address)).header("ack-token", token).send().await.unwrap();
+        (sent.status().as_u16(), sent.text().await.unwrap())
+    };
+    add(&two, [7]).await;
+    let token = receiver.wait_for(|seen| !seen.token.is_empty()).await.token;
+    serve.ready("/readyz").await;
+    assert_eq!(ack("/ack", &token).await.0, 404, "there are two databases");
+    assert_eq!(ack("/three/ack", &token).await.0, 404);
+    assert_ne!(ack("/one/ack", &token).await.0, 200, "it is a token of the other database");
+    let (status, body) = ack("/two/ack", &token).await;
+    assert!(status == 200 && body.contains("\"applied\""), "{status} {body}");
+    until_all_ended(&two).await;
+    assert_eq!(count(&two, Filter::dead_letters()).await, 0);
+}
+
+#[tokio::test]
+async fn the_only_database_has_acks_without_its_name() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let serve = site.serve().await;
+    serve.ready("/readyz").await;
+    for path in ["/ack", "/shop/ack", "/nack/x", "/shop/nack/x"] {
+        let sent = reqwest::Client::new().post(format!("http://{}{path}", serve.address)).send().await.unwrap();
+        let (status, body) = (sent.status().as_u16(), sent.text().await.unwrap());
+        assert!([400, 403, 500].contains(&status) && body.contains("\"result\""), "{path}: {status} {body}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Starts and ends: signals, a kill, a log that cannot be written.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use solid_notify::operate::Filter;
+
+use crate::receiver::Receiver;
+use crate::{LIMIT, Site, add, count, program, until_all_ended};
+
+#[tokio::test]
+async fn first_delivery_is_within_a_second_of_the_start() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    add(&outbox, [1]).await;
+    site.write(&site.database("shop"));
+    let began = Instant::now();
+    let _serve = site.serve().await;
+    let first = receiver.wait_for_numbers(1).await.first.unwrap();
+    let took = first - began;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn sigterm_lets_attempts_finish() {
+    let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_millis(500)).await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let mut serve = site.serve().await;
+    add(&outbox, 0..5).await;
+    receiver.wait_for_numbers(5).await;
+    serve.signal("TERM");
+    assert_eq!(serve.end().await.code(), Some(0));
+    let seen = receiver.wait_for_numbers(5).await;
+    assert!(seen.numbers.values().all(|requests| *requests == 1), "{seen:?}");
+    assert_eq!(count(&outbox, Filter::live()).await, 0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn sigterm_burns_no_try_of_an_attempt_that_takes_too_long() {
+    let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_secs(600)).await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&format!("{}[sweeper]\nshutdown_grace = '300ms'\n", site.database("shop")));
+    let mut serve = site.serve().await;
+    add(&outbox, [1]).await;
+    receiver.wait_for_numbers(1).await;
+    let asked = Instant::now();
+    serve.signal("TERM");
+    assert_eq!(serve.end().await.code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(25));
+    let page = outbox.operator("test").list(&Filter::live(), None, 10).await.unwrap();
+    let [notice] = &page.notices[..] else { panic!("{page:?}") };
+    assert_eq!((notice.failures, notice.crashes), (0, 0), "{notice:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn second_sigterm_ends_at_once() {
+    let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_secs(600)).await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&format!("{}[sweeper]\nshutdown_grace = '1h'\n", site.database("shop")));
+    let mut serve = site.serve().await;
+    add(&outbox, [1]).await;
+    receiver.wait_for_numbers(1).await;
+    serve.signal("TERM");
+    serve.logged("stops: attempts have 3600 s").await;
+    serve.signal("TERM");
+    assert_eq!(serve.end().await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn killed_process_loses_nothing() {
+    let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_millis(50)).await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    for round in 0..3 {
+        let mut serve = site.serve().await;
+        add(&outbox, round * 50..round * 50 + 50).await;
+        receiver.wait_for_numbers(usize::try_from(round).unwrap() * 50 + 20).await;
+        serve.child.kill().await.unwrap();
+    }
+    // The leases of killed processes end in 40 s. The clock is turned to that time.
+    let database = sqlx::sqlite::SqlitePool::connect(&site.url("shop")).await.unwrap();
+    sqlx::query("UPDATE notify_msg SET next_call_time = create_time WHERE status = 5")
+        .execute(&database)
+        .await
+        .unwrap();
+    let _serve = site.serve().await;
+    receiver.wait_for_numbers(150).await;
+    until_all_ended(&outbox).await;
+    assert_eq!(count(&outbox, Filter::dead_letters()).await, 0);
+}
+
+/// Writes to this device fail, as on a full disk.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn full_disk_of_the_log_loses_nothing() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&format!("{}[databases.gone]\nurl = 'postgres://app@127.0.0.1:1/gone'\n", site.database("shop")));
+    let mut command = program();
+    command.arg("serve").arg("--config").arg(site.path("serve.toml"));
+    command.stderr(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let mut child = command.spawn().unwrap();
+    add(&outbox, 0..50).await;
+    receiver.wait_for_numbers(50).await;
+    until_all_ended(&outbox).await;
+    let pid = child.id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn without_a_file_the_store_of_the_options_is_served() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    let mut command = program();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--url", &site.url("shop")]).current_dir(site.folder.path());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    // Webhooks reach no address of the own site without the file's permission, so there is nothing to receive.
+    let end = Instant::now() + LIMIT;
+    while outbox.operator("test").nodes().await.unwrap().is_empty() {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    child.kill().await.unwrap();
+
+    // A file and a store of the options contradict each other.
+    site.write(&site.database("shop"));
+    let mut command = program();
+    command.args(["serve", "--url", "sqlite:x", "--config"]).arg(site.path("serve.toml")).stderr(Stdio::piped());
+    let output = command.output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}
