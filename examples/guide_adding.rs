@@ -91,6 +91,43 @@ async fn send_order(notice: Notice<Value>) -> HandlerResult {
 }
 // [end]
 
+/// Stands for another crate.
+mod sms {
+    #[derive(Debug)]
+    pub struct Error {
+        pub code: u16,
+    }
+
+    impl std::fmt::Display for Error {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "the gateway refused it with the code {}", self.code)
+        }
+    }
+
+    impl std::error::Error for Error {}
+
+    pub async fn send(to: &str) -> Result<(), Error> {
+        println!("an SMS to {to}");
+        Err(Error { code: 17 })
+    }
+}
+
+// [classify]
+/// Returns the class of an error of the crate `sms`, which the library does not know; `None` for all other errors.
+fn class_of_sms(error: &(dyn std::error::Error + 'static)) -> Option<ErrorClass> {
+    Some(match error.downcast_ref::<sms::Error>()?.code {
+        17 => ErrorClass::NotFound, // no such number: never retried
+        42 => ErrorClass::Busy,     // over the quota: retried
+        _ => ErrorClass::Unknown,
+    })
+}
+
+async fn send_sms(notice: Notice<String>) -> HandlerResult {
+    sms::send(notice.param()).await.context("sending the reminder")?; // its type is found below the context, too
+    Ok(())
+}
+// [end]
+
 // [batch]
 use solid_notify::sweeper::{Batch, BatchResult};
 
@@ -164,21 +201,21 @@ async fn main() -> Result<()> {
     const DECLINED: ErrorClass = ErrorClass::own("payment.declined");
     let charge = NotifyDef::new("charge").retry_rules(r#"{ "payment.declined": "never", "busy": "1m" }"#);
     outbox.define_if_missing(charge).await?;
-    outbox.define_if_missing(NotifyDef::new("report_position").max_concurrency(100)).await?;
-    let mut tx = outbox.begin().await?;
-    add_notices(
-        &mut tx,
-        (-1..49).map(|position| NewNotice::new("report_position", position)).collect::<Result<Vec<_>, _>>()?,
-    )
-    .await?;
-    tx.commit().await?;
-    let reported = with_positions(outbox.sweeper()).run_until_idle().await?;
-    ensure!((reported.succeeded, reported.dead_letters) == (49, 1));
     let charging = outbox.sweeper().handler("charge", |_: Notice<i64>| async {
         Err(Failure::retry("the bank declines the card").class(DECLINED)) // a dead letter at once, by the rule
     });
     // [end]
-    charge_once(&outbox, charging).await?;
+    let declined = add_one(&outbox, "charge", 4711).await?;
+    charging.run_until_idle().await?;
+    is_dead(&outbox, declined, "payment.declined").await?;
+    outbox.define_if_missing(NotifyDef::new("report_position").max_concurrency(100)).await?;
+    for position in -1..49 {
+        add_one(&outbox, "report_position", position).await?;
+    }
+    let reported = with_positions(outbox.sweeper()).run_until_idle().await?;
+    ensure!((reported.succeeded, reported.dead_letters) == (49, 1));
+    outbox.define_if_missing(NotifyDef::new("send_sms")).await?;
+    let no_number = add_one(&outbox, "send_sms", "+49 555 4711").await?;
     outbox.define_if_missing(NotifyDef::new("remind")).await?;
     outbox.define_if_missing(NotifyDef::new("customer_changed")).await?;
     // [start]
@@ -187,13 +224,10 @@ async fn main() -> Result<()> {
         .handler_type("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
         .handler_type("ship_parcel", Carrier)
         .handler("send_order", send_order)
+        .handler("send_sms", send_sms)
         .handler("remind", |_: Notice<Value>| async { Ok(()) })
         .handler("customer_changed", |_: Notice<i64>| async { Ok(()) })
-        .classify(|error| {
-            let error = error.downcast_ref::<std::num::ParseIntError>()?;
-            eprintln!("not a number: {error}");
-            Some(ErrorClass::Invalid)
-        })
+        .classify(class_of_sms)
         .start()
         .await?;
     // [end]
@@ -310,6 +344,7 @@ async fn main() -> Result<()> {
     // [end]
     sweeper.idle().await;
 
+    is_dead(&outbox, no_number, "not_found").await?;
     // Orders 1 to 5 show what a handler can return; 1,000 + 2001 + 2003 + 2004 + order 2 again are all.
     ensure!(count(&outbox, "sync_order").await? == 1_004);
     for (order, expected) in [
@@ -327,14 +362,18 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Charges one customer, whose card is declined.
-async fn charge_once(outbox: &Outbox<Sqlite>, charging: SweeperBuilder) -> Result<()> {
+/// Adds one notice. Returns its id.
+async fn add_one(outbox: &Outbox<Sqlite>, name: &str, param: impl Serialize + Send) -> Result<i64> {
     let mut tx = outbox.begin().await?;
-    let id = add_notice(&mut tx, "charge", 4711).await?.id();
+    let id = add_notice(&mut tx, name, param).await?.id();
     tx.commit().await?;
-    charging.run_until_idle().await?;
+    Ok(id)
+}
+
+/// Checks that a notice is a dead letter of this class.
+async fn is_dead(outbox: &Outbox<Sqlite>, id: i64, class: &str) -> Result<()> {
     let dead = outbox.find(id).await?.context("it was added")?;
-    ensure!((dead.status, dead.last_class.as_deref()) == (Status::DeadLetter, Some("payment.declined")));
+    ensure!((dead.status, dead.last_class.as_deref()) == (Status::DeadLetter, Some(class)), "{dead:?}");
     Ok(())
 }
 

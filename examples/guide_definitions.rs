@@ -14,13 +14,13 @@ use solid_notify::alert::AlertReason;
 // [end]
 // [verbs_imports]
 use solid_notify::Filter;
-use solid_notify::operate::{AuditFilter, Position};
+use solid_notify::operate::{AuditFilter, BulkProgress, Position};
 // [end]
 // [versions_imports]
 use anyhow::bail;
 use solid_notify::definition::Updated;
 // [end]
-use solid_notify::{NewNotice, NotifyDef, Outbox, Status, VerbResult};
+use solid_notify::{HttpStatus, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -93,7 +93,8 @@ async fn alerts(outbox: &Outbox<Sqlite>) -> Result<()> {
     alice.unsilence("sync_order", None).await?;
     alice.acknowledge("sync_order", AlertReason::FinalFailure).await?;
     // [end]
-    ensure!(alice.open_alerts(100).await?.len() == 1, "the silence of the backlog");
+    let silenced = alice.open_alerts(100).await?.into_iter().filter(|alert| alert.silenced_until.is_some());
+    ensure!(silenced.count() == 1, "the silence of the backlog");
     Ok(())
 }
 
@@ -123,15 +124,39 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [end]
     ensure!([edited, cancelled, retried] == [VerbResult::Applied; 3]);
 
+    // [test_send]
+    let test = alice.test_send("sync_order", 7).await?; // the parameter is checked as in `add_notice`
+    println!("{}", alice.explain(test).await?);
+    // [end]
+
+    // [bulk]
+    let of_outage = Filter::dead_letters().definition("sync_order").class("timeout");
+    let act = alice.start_retry_all(&of_outage, "600/1m".parse()?).await?;
+    println!("the bulk act {} has begun", act.id()); // in any process, `alice.bulk(id)` is its handle
+    if let Some(BulkProgress { status, act: Some(done), .. }) = act.progress().await? {
+        println!("{status:?}: {} notices are due again, after {} steps", done.changed, done.steps);
+    }
+    alice.cancel(act.id(), "the receiver is down again").await?; // stops it
+    alice.retry(act.id()).await?; // continues it where it was
+    // [end]
+    let stopped = act.progress().await?.is_some_and(|progress| progress.status == Status::NotSent);
+    ensure!(stopped, "it waits for a sweeper");
+
+    let refused = refused_sms(outbox).await?;
     // [groups]
     for group in alice.groups(&Filter::dead_letters()).await? {
         println!("{} of {}: {} ({})", group.count, group.definition, group.message, group.class);
         if group.message == "HTTP status #" {
             let of_group = Filter::dead_letters().group(group.group);
-            alice.retry_all(&of_group, "100/1m".parse()?).await?;
+            // As fast as its definition may send; without a `rate_limit`, 100 a minute.
+            let row = alice.definition(group.def_id).await?;
+            let rate = row.rate_limit.as_deref().unwrap_or("100/1m").parse()?;
+            alice.retry_all(&of_group, rate).await?;
         }
     }
     // [end]
+    let live = outbox.find(refused).await?.context("it is live")?;
+    ensure!(live.status == Status::Failed, "{live:?}");
 
     // [filters]
     let of_order = Filter::live().tag("order:42"); // what is on its way for an order
@@ -171,6 +196,16 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     ensure!(timeline.entries.len() == 3);
     ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::NotSent && notice.param == "8"));
     Ok(())
+}
+
+/// Makes a dead letter. Returns its id.
+async fn refused_sms(outbox: &Outbox<Sqlite>) -> Result<i64> {
+    let mut tx = outbox.begin().await?;
+    let id = add_notice(&mut tx, "sms", 7).await?.id();
+    tx.commit().await?;
+    let sweeper = outbox.sweeper().handler("sms", |_: Notice<i64>| async { Err(HttpStatus(422).into()) });
+    sweeper.run_until_idle().await?;
+    Ok(id)
 }
 
 async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {

@@ -77,7 +77,7 @@ async fn in_memory() -> Result<()> {
 async fn until_acked() -> Result<()> {
     // [ack]
     let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
-    let definition = NotifyDef::new("sync_order").retry_interval("[5m]").need_confirm(true).max_confirm_delay("1h");
+    let definition = NotifyDef::new("sync_order").retry_interval("[5m,5m]").need_confirm(true).max_confirm_delay("1h");
     outbox.define_if_missing(definition).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
 
@@ -92,6 +92,10 @@ async fn until_acked() -> Result<()> {
     // No ack comes within the hour: the attempt fails with the class `unacked`, and is repeated after 5 min.
     assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
     assert_eq!(sweeper.advance(Duration::from_secs(300)).await.awaiting_ack, 1);
+    // A nack is stored at once. The next sweep fails the attempt, and the interval begins.
+    assert_eq!(outbox.nack(id, "out of stock").await?, AckResult::Applied);
+    assert_eq!(sweeper.drain().await.failed, 1);
+    assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.awaiting_ack, 1);
     assert_eq!(outbox.ack(id).await?, AckResult::Applied);
     let record = outbox.find(id).await?.context("it was added")?;
     assert_eq!((record.status, record.errors[0].class.as_str()), (Status::Succeeded, "unacked"));

@@ -13,6 +13,7 @@ mod run;
 mod statistics;
 mod targets;
 mod timed_tasks;
+mod webhooks;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,18 @@ enum Command {
         /// A fiftieth of everything.
         #[arg(long)]
         quick: bool,
+    },
+    /// Compares the channel `webhook` with a bare loop of its HTTP client, and measures targets beside ones that hang.
+    Webhook {
+        /// Pairs of repetitions that count.
+        #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+        repetitions: u16,
+        /// A fiftieth of everything, once, and compares no target: whether it works, not how fast it is.
+        #[arg(long)]
+        quick: bool,
+        /// Fail when a target is missed.
+        #[arg(long)]
+        check: bool,
     },
     /// Sends a backlog, for the process that measures it.
     #[command(hide = true)]
@@ -107,6 +120,10 @@ fn main() -> Result<ExitCode> {
         Command::Redis { repetitions, quick } => {
             timed_tasks::measure(&runtime()?, repetitions, quick)?;
             Ok(ExitCode::SUCCESS)
+        }
+        Command::Webhook { repetitions, quick, check } => {
+            let reached = runtime()?.block_on(webhooks::measure(repetitions, quick))?;
+            Ok(if check && !reached && !quick { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Command::SweepChild { db, address } => {
             let sweep = async {

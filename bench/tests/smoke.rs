@@ -66,3 +66,15 @@ fn quick_run_reports_every_figure_of_every_selected_database() {
         }
     }
 }
+
+#[test]
+fn quick_run_of_webhooks_reports_both_figures() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(["webhook", "--quick", "--check"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    for figure in ["throughput, to the bare loop: ", "median delivery time with hanging targets, to that without: "] {
+        let line =
+            told.lines().find_map(|line| line.strip_prefix(figure)).unwrap_or_else(|| panic!("{figure}: {told}"));
+        assert!(line.split(' ').next().unwrap().parse::<f64>().unwrap() > 0.0, "{line}");
+    }
+}

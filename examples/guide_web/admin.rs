@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use solid_notify::definition::Updated;
-use solid_notify::operate::{AuditFilter, Explanation, Listed};
+use solid_notify::operate::{AuditFilter, Listed, Why};
 use solid_notify::{AnyOutbox, Filter, Operator, VerbResult};
 
 use super::RouteError;
@@ -48,7 +48,7 @@ async fn dead_letters(State(outbox): State<AnyOutbox>, Query(query): Query<After
 
 async fn explain(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<(StatusCode, String), RouteError> {
     let explanation = outbox.operator("web").explain(id).await?;
-    let status = if explanation == Explanation::NotFound { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    let status = if explanation.why == Why::NotFound { StatusCode::NOT_FOUND } else { StatusCode::OK };
     Ok((status, explanation.to_string()))
 }
 

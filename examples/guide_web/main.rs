@@ -16,17 +16,18 @@ mod admin;
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use solid_notify::ack_http::AckRouter;
 use solid_notify::sweeper::SweeperMonitor;
 use solid_notify::{
-    AckResult, AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
-    OutboxExt, Receipt, SweeperBuilder, TokenKeys,
+    AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt,
+    Receipt, SweeperBuilder, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;
@@ -101,7 +102,8 @@ async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> +
     let routes = routes(app.clone()).merge(probes(sweeper.monitor()));
     let swept = async move {
         stop.await;
-        println!("{:?}", sweeper.shutdown().await); // waits for running handlers; at most 25 s
+        let tally = sweeper.shutdown().await; // waits for running handlers; at most 25 s
+        tracing::info!(?tally, "the sweeper has ended");
         tokio::time::sleep(ACK_GRACE).await;
     };
     axum::serve(listener, routes).with_graceful_shutdown(swept).await?;
@@ -111,9 +113,8 @@ async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> +
 
 /// All routes. Those of `replies` run no SQL, so they have a router of their own.
 fn routes(app: App) -> Router {
-    let outbox = AnyOutbox::clone(&app.outbox);
-    let operators = admin::routes(outbox.clone());
-    Router::new().route("/orders", post(book)).with_state(app).merge(replies(outbox)).nest("/admin", operators)
+    let (replies, operators) = (replies(&app.outbox), admin::routes(AnyOutbox::clone(&app.outbox)));
+    Router::new().route("/orders", post(book)).with_state(app).merge(replies).nest("/admin", operators)
 }
 // [end]
 
@@ -153,13 +154,15 @@ struct Delivery {
     order: Order,
     /// `/ack` or `/nack` behind it makes the address of the reply.
     reply_to: String,
+    /// The header `ack-token` of the reply.
+    ack_token: String,
 }
 
 async fn ship(warehouse: Warehouse, notice: Notice<Order>) -> HandlerResult {
     // Valid for longer than `max_confirm_delay`, because a late ack counts, too.
-    let token = notice.ack_token(Duration::from_secs(7 * 86_400))?;
-    let reply_to = format!("{}/deliveries/{token}", warehouse.own_url);
-    let delivery = Delivery { order: notice.param().clone(), reply_to };
+    let ack_token = notice.ack_token(Duration::from_secs(7 * 86_400))?;
+    let reply_to = format!("{}/deliveries", warehouse.own_url);
+    let delivery = Delivery { order: notice.param().clone(), reply_to, ack_token };
     let request = warehouse.http.post(&warehouse.url).header("Idempotency-Key", notice.idempotency_key());
     let response = request.json(&delivery).send().await?;
     response.error_for_status()?; // the status decides about retries: 503 is retried, 422 makes a dead letter
@@ -168,41 +171,9 @@ async fn ship(warehouse: Warehouse, notice: Notice<Order>) -> HandlerResult {
 // [end]
 
 // [replies]
-fn replies(outbox: AnyOutbox) -> Router {
-    Router::new()
-        .route("/deliveries/{token}/ack", post(ack))
-        .route("/deliveries/{token}/nack", post(nack))
-        .with_state(outbox)
-}
-
-async fn ack(State(outbox): State<AnyOutbox>, Path(token): Path<String>) -> (StatusCode, &'static str) {
-    answer(outbox.ack_token(&token).await, AckResult::AlreadySucceeded)
-}
-
-/// The body of the request is the reason.
-async fn nack(
-    State(outbox): State<AnyOutbox>,
-    Path(token): Path<String>,
-    reason: String,
-) -> (StatusCode, &'static str) {
-    answer(outbox.nack_token(&token, reason).await, AckResult::NotAwaitingAck)
-}
-
-/// Returns 2xx if the reply counts, 4xx if it can never count, 5xx if the receiver must repeat it. `repeated` is the result of
-/// a reply that comes a second time: a receiver whose connection broke repeats it.
-fn answer(replied: solid_notify::Result<AckResult>, repeated: AckResult) -> (StatusCode, &'static str) {
-    let status = match &replied {
-        Ok(AckResult::Applied | AckResult::DeadLetterAcked) => StatusCode::OK,
-        Ok(result) if *result == repeated => StatusCode::OK,
-        Ok(AckResult::Cancelled | AckResult::Purged) => StatusCode::GONE,
-        Ok(AckResult::Unknown | AckResult::OtherNotice) => StatusCode::NOT_FOUND,
-        Ok(_) => StatusCode::CONFLICT, // a nack of a notice that has succeeded
-        Err(error) => status_of(error),
-    };
-    if let Err(error) = &replied {
-        eprintln!("{status}: {error}"); // the reason is for the log, not for the receiver
-    }
-    (status, replied.map_or("", AckResult::as_str))
+/// `POST /deliveries/ack` and `POST /deliveries/nack`, with the token in the header `ack-token`.
+fn replies(outbox: &AnyOutbox) -> Router {
+    Router::new().nest("/deliveries", AckRouter::new(outbox).into_router())
 }
 // [end]
 
@@ -218,7 +189,7 @@ impl<E: Into<anyhow::Error>> From<E> for RouteError {
 
 impl IntoResponse for RouteError {
     fn into_response(self) -> Response {
-        eprintln!("{}", self.0);
+        tracing::warn!(error = %self.0, "a request failed");
         let refused = self.0.downcast_ref().and_then(sqlx::Error::as_database_error);
         let status = match self.0.downcast_ref() {
             Some(error) => status_of(error),
@@ -280,7 +251,7 @@ mod tests {
     pub(super) async fn unacked_delivery_is_repeated() -> Result<()> {
         let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
         set_up(&outbox, b"a secret for tests: 32 bytes long").await?;
-        let own_url = start(replies(AnyOutbox::clone(&outbox))).await?;
+        let own_url = start(replies(&outbox)).await?;
         let (url, mut deliveries) = receiver().await?;
         let http = reqwest::Client::builder().no_proxy().build()?;
         let warehouse = Warehouse { http: http.clone(), url, own_url };
@@ -298,9 +269,10 @@ mod tests {
         assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
         assert_eq!(sweeper.advance(Duration::from_millis(100)).await.awaiting_ack, 1);
         let second = next(&mut deliveries).await?;
-        assert_ne!(second.reply_to, first.reply_to); // each attempt has a token of its own
+        assert_ne!(second.ack_token, first.ack_token); // each attempt has a token of its own
 
-        let acked = http.post(format!("{}/ack", second.reply_to)).send().await?;
+        let acked = http.post(format!("{}/ack", second.reply_to)).header("ack-token", second.ack_token);
+        let acked = acked.send().await?;
         assert_eq!(acked.status(), reqwest::StatusCode::OK);
         assert_eq!(outbox.find(id).await?.context("the notice")?.status, Status::Succeeded);
         Ok(())
@@ -383,7 +355,9 @@ async fn main() -> Result<()> {
     let visited = visit::all(&app, deliveries).await;
     let operated = visit::operators(&app).await;
     drop(end);
+    // The server still answers while the sweeper ends.
+    let ending = visit::readiness(&app, reqwest::StatusCode::SERVICE_UNAVAILABLE).await;
     service.await??;
     println!("the service has stopped");
-    visited.and(operated)
+    visited.and(operated).and(ending)
 }

@@ -12,11 +12,7 @@ use super::*;
 pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) -> Result<()> {
     let mut order = Order { id: 1, item: "100 bolts".to_owned() };
     let bolts = delivered(app, &order, &mut deliveries).await?;
-    // A platform asks until the first sweep has ended.
-    let url = format!("{}/readyz", app.warehouse.own_url);
-    while app.warehouse.http.get(&url).send().await?.status() != reqwest::StatusCode::OK {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    readiness(app, reqwest::StatusCode::OK).await?; // after the first sweep
     reply(app, &bolts, "ack", 200, "applied").await?;
     reply(app, &bolts, "ack", 200, "already_succeeded").await?; // a repeated ack
     reply(app, &bolts, "nack", 409, "already_succeeded").await?;
@@ -26,7 +22,7 @@ pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) 
     reply(app, &wheels, "nack", 200, "applied").await?;
     reply(app, &wheels, "nack", 200, "not_awaiting_ack").await?; // a repeated nack
     let again = next(&mut deliveries).await?;
-    ensure!(again.order == order && again.reply_to != wheels.reply_to, "each attempt has a token of its own");
+    ensure!(again.order == order && again.ack_token != wheels.ack_token, "each attempt has a token of its own");
     reply(app, &again, "ack", 200, "applied").await?;
 
     order = Order { id: 3, item: "1 engine".to_owned() };
@@ -38,15 +34,23 @@ pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) 
     ensure!(cancelled.is_applied(), "{cancelled}");
     reply(app, &engine, "ack", 410, "cancelled").await?;
 
-    let garbage = Delivery { order: order.clone(), reply_to: format!("{}/deliveries/garbage", app.warehouse.own_url) };
-    reply(app, &garbage, "ack", 403, "").await?;
+    reply(app, &Delivery { ack_token: "garbage".to_owned(), ..engine }, "ack", 403, "refused_token").await?;
     app.outbox.use_token_keys(TokenKeys::new(b"a secret of somewhere else: 32 b")?);
-    reply(app, &bolts, "ack", 403, "").await?; // signed with a secret that is not accepted
+    reply(app, &bolts, "ack", 403, "refused_token").await?; // signed with a secret that is not accepted
 
     // The same order again breaks the primary key: the transaction is rolled back, and no second notice exists.
     let twice = booked(app, &order).await?;
     ensure!(twice.status() == reqwest::StatusCode::CONFLICT, "{}", twice.status());
     ensure!(deliveries.is_empty(), "nothing else was delivered");
+    Ok(())
+}
+
+/// Asks the readiness route, as a platform does, until it answers with this status.
+pub(super) async fn readiness(app: &App, status: reqwest::StatusCode) -> Result<()> {
+    let url = format!("{}/readyz", app.warehouse.own_url);
+    while app.warehouse.http.get(&url).send().await?.status() != status {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     Ok(())
 }
 
@@ -109,11 +113,12 @@ async fn delivered(app: &App, order: &Order, deliveries: &mut UnboundedReceiver<
 }
 
 /// Replies to a delivery, and checks the answer.
-async fn reply(app: &App, delivery: &Delivery, kind: &str, status: u16, text: &str) -> Result<()> {
-    let request = app.warehouse.http.post(format!("{}/{kind}", delivery.reply_to)).body("out of stock");
+async fn reply(app: &App, delivery: &Delivery, kind: &str, status: u16, result: &str) -> Result<()> {
+    let request = app.warehouse.http.post(format!("{}/{kind}", delivery.reply_to));
+    let request = request.header("ack-token", &delivery.ack_token).json(&json!({ "reason": "out of stock" }));
     let response = request.send().await?;
-    let answer = (response.status().as_u16(), response.text().await?);
-    println!("order {}: {kind} {} {}", delivery.order.id, answer.0, answer.1);
-    ensure!(answer == (status, text.to_owned()), "{status} {text} was expected");
+    let (answered, body) = (response.status().as_u16(), response.json::<Value>().await?);
+    println!("order {}: {kind} {answered} {body}", delivery.order.id);
+    ensure!(answered == status && body["result"] == result, "{status} {result} was expected");
     Ok(())
 }
