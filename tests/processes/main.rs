@@ -4,3 +4,4 @@
 mod faults;
 mod killed;
 mod restarts;
+mod serve;

@@ -13,7 +13,7 @@ use solid_notify::{Filter, Inbox, NewNotice, NotifyDef, Response, Status};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, SeriesRow, Settle, Tick, minute_of,
+    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, Purge, SeriesRow, Settle, Tick, minute_of,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
@@ -53,7 +53,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 46, "20 keys of a definition, 15 of the outbox, 11 of timed tasks");
+    assert_eq!(rows.len(), 47, "21 keys of a definition, 15 of the outbox, 11 of timed tasks");
     rows
 }
 
@@ -74,7 +74,7 @@ fn listed(prefix: &str, key: &str) -> (String, String) {
         ("dead_letters:", "<class>"),
         ("error_group:", "<group>"),
         ("tagged:", "<status>:<tag>"),
-        ("series:", "<day>"),
+        ("series:", "<hour>"),
         ("ready:", "<slice>"),
         ("definition:", "<id>"),
         ("versions:", "<id>"),
@@ -109,6 +109,24 @@ fn words(connection: &mut Connection, key: &str, form: &str) -> BTreeSet<String>
     fields
 }
 
+/// The alarm of a dead letter.
+fn alarm(alert_def: i64, dead: &Settle) -> Alarm {
+    Alarm {
+        alert_def,
+        // The last five digits of an id.
+        def_id: dead.id % 100_000,
+        definition: "sync".to_owned(),
+        reason: AlertReason::FinalFailure,
+        cooldown: SECOND,
+        notice_id: Some(dead.id),
+        description: None,
+        class: dead.last_class.clone(),
+        message: "refused".to_owned(),
+        cause: Cause::default(),
+        node: "node-1".to_owned(),
+    }
+}
+
 struct World {
     own: OwnPrefix,
     outbox: RedisOutbox,
@@ -136,6 +154,35 @@ impl World {
         self.outbox.engine().stores().send.settle(&[settle]).await.unwrap();
     }
 
+    /// Writes a minute of the series, as a node does up to a minute after its last outcome.
+    async fn write_series(&self, def_id: i64) {
+        let (minute, counts) = (minute_of(self.own.clock.now()), SeriesCounts::from_values(1..));
+        let row = SeriesRow { def_id, minute, counts };
+        self.outbox.engine().stores().send.write_series("node-1", &[row]).await.unwrap();
+    }
+
+    async fn refresh_counts(&self, def_id: i64) -> bool {
+        self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap()
+    }
+
+    async fn tick(&self, def_id: i64) {
+        let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
+        let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
+        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
+    }
+
+    async fn purge(&self, purge: Purge) -> usize {
+        self.outbox.engine().stores().send.purge(&purge).await.unwrap().len()
+    }
+
+    /// Deletes a definition without notices and purges it.
+    async fn drop_definition(&self, def_id: i64) {
+        let all = self.outbox.definitions().await.unwrap();
+        let row = all.into_iter().map(|state| state.row).find(|row| row.id == def_id).unwrap();
+        self.outbox.delete(&row).await.unwrap();
+        assert_eq!(self.purge(Purge::Definition { def_id, older_than: Duration::ZERO }).await, 1);
+    }
+
     /// Notices in every status, with every field.
     async fn notices(&self) {
         let def_id = self.define(NotifyDef::new("sync").schedule(HOURLY)).await;
@@ -143,7 +190,6 @@ impl World {
         let notice = || NewNotice::new("sync", 1).unwrap();
         let limited = || notice().max_tries(7).expires_at("2100-01-31T12:00:00Z".parse().unwrap());
         let full = || limited().description("d").trace_context("t").ordering_key("o").tag("order:7");
-        let (node, message) = ("node-1".to_owned(), "refused".to_owned());
         let next = |status| Next::Wait { status, after: SECOND };
         let ended = |status| Next::Finish { status, reason: Some("refused".to_owned()), keep: true };
 
@@ -153,19 +199,7 @@ impl World {
         (dead.errors, dead.last_class) = (Some("[]".to_owned()), Some("network".to_owned()));
         dead.response = LastResponse::new(1, 1, self.own.clock.now(), 5, Response::new(500)).to_stored();
         dead.regroup();
-        let alarm = Alarm {
-            alert_def: alerts,
-            def_id,
-            definition: "sync".to_owned(),
-            reason: AlertReason::FinalFailure,
-            cooldown: SECOND,
-            notice_id: Some(dead.id),
-            description: None,
-            class: dead.last_class.clone(),
-            message,
-            cause: Cause::default(),
-            node: node.clone(),
-        };
+        let alarm = alarm(alerts, &dead);
         // The node raises it again, within the cool-down.
         dead.alarm = Some(Box::new(alarm.clone()));
         self.settle(dead).await;
@@ -196,18 +230,16 @@ impl World {
         let step = operator.cancel_all(&not_sent, "no longer needed").await.unwrap();
         assert_eq!(step.changed, 1);
         self.add(notice().delay(SECOND)).await;
+        operator.test_send("sync", 1).await.unwrap();
         operator.pause_all("maintenance").await.unwrap();
 
         assert!(Inbox::new("warehouse").first_time(&mut self.outbox.clone(), "7").await.unwrap());
-        let node = Node { alarms: vec![alarm], ..Node::new(node, vec!["sync".to_owned()]) };
+        let node = Node { alarms: vec![alarm], ..Node::new("node-1", vec!["sync".to_owned()]) };
         self.outbox.engine().stores().send.beat(&node).await.unwrap();
-        assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
-        let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
-        let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
-        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
-        let (minute, counts) = (minute_of(self.own.clock.now()), SeriesCounts::from_values(1..));
-        let row = SeriesRow { def_id, minute, counts };
-        self.outbox.engine().stores().send.write_series("node-1", &[row]).await.unwrap();
+        assert!(self.refresh_counts(def_id).await);
+        self.tick(def_id).await;
+        self.write_series(def_id).await;
+        self.drop_definition(self.define(NotifyDef::new("gone")).await).await;
         // A member without a notice.
         let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
         self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);
@@ -286,4 +318,49 @@ async fn each_stored_key_and_field_is_listed_and_is_a_word<R: RedisServer>() {
     w.own.close();
 }
 
-solid_notify_tests::on_each_redis!(each_stored_key_and_field_is_listed_and_is_a_word);
+/// Also where the hash of a notice was lost: no other key names the sets of its tag, class and group.
+async fn purged_definition_leaves_its_audit_alone<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    let w = World { own, outbox };
+    let alerts = w.define(NotifyDef::new(ALERT_DEFINITION)).await;
+    for is_lost in [false, true] {
+        let def_id = w.define(NotifyDef::new("sync").schedule(HOURLY)).await;
+        let prefix = format!("{{{}#{def_id}}}:", w.own.prefix);
+        let id = w.add(NewNotice::new("sync", 1).unwrap().tag("order:7").ordering_key("o")).await;
+        assert!(w.outbox.operator("alice").reschedule(id, w.own.clock.now()).await.unwrap().is_applied());
+        let quota = Quota { rate: None, total: Some(9), breaker: None };
+        let claimed = w.claim(def_id, Status::NotSent, Some(quota)).await.remove(0);
+        let ended = Next::Finish { status: Status::DeadLetter, reason: Some("refused".to_owned()), keep: true };
+        let mut dead = outcome(&claimed, ended);
+        dead.last_class = Some("network".to_owned());
+        dead.regroup();
+        dead.alarm = Some(Box::new(alarm(alerts, &dead)));
+        w.settle(dead).await;
+        w.tick(def_id).await;
+        w.write_series(def_id).await;
+        assert!(w.refresh_counts(def_id).await);
+        if is_lost {
+            w.own.by_hand(&["DEL", &format!("{prefix}notice:{id}")]);
+        }
+        let status = Status::DeadLetter;
+        let old = Purge::History { def_id, status, older_than: Duration::ZERO, limit: 9 };
+        assert_eq!(w.purge(old).await, usize::from(!is_lost));
+        assert_eq!(w.own.keys(&format!("{prefix}tagged:*")).len(), usize::from(is_lost));
+        w.drop_definition(def_id).await;
+        // A node that has not read this yet.
+        w.write_series(def_id).await;
+        assert!(!w.refresh_counts(def_id).await);
+        assert_eq!(w.own.keys(&format!("{prefix}*")), ["audit", "dropped"].map(|key| format!("{prefix}{key}")));
+        for common in ["counts", "arrived_alarms"] {
+            let key = format!("{{{}#}}:{common}", w.own.prefix);
+            assert_eq!(w.own.by_hand(&["HEXISTS", &key, &def_id.to_string()]), ::redis::Value::Int(0), "{common}");
+        }
+    }
+    w.own.close();
+}
+
+solid_notify_tests::on_each_redis!(
+    each_stored_key_and_field_is_listed_and_is_a_word,
+    purged_definition_leaves_its_audit_alone,
+);

@@ -3,11 +3,14 @@
 
 mod damage;
 mod encryption;
+mod examine;
 mod failover;
+mod groups;
 mod inbox;
 mod keys;
 mod network;
 mod outages;
+mod series;
 mod timed_import;
 mod timed_reading;
 mod timed_runner;

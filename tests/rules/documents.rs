@@ -1,9 +1,11 @@
 //! The documents: each relative link leads somewhere, in the book to a file of the book, the table of names has the public API, and
-//! `docs/sql` has every statement as each database gets it. The module `snippets` compares the code in documents with its source.
+//! `docs/sql` has every statement as each database gets it. The module `snippets` compares the code in documents with its source, the
+//! module `config_tables` the tables of channels with their types.
 //!
 //! With `WRITE_DOCUMENTS=1` in the environment, snippets and statements are written instead of compared.
 //! `tests/rules/tidy.rs` checks what tables of the documents list.
 
+mod config_tables;
 mod snippets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +84,8 @@ fn names_under(snapshot: &str, path: &str) -> BTreeSet<String> {
 }
 
 /// Modules of the crate that users name whose content is in the snapshot of another crate.
-const ELSEWHERE: [(&str, &str, &str); 8] = [
+const ELSEWHERE: [(&str, &str, &str); 9] = [
+    ("ack_http", "solid-notify-ack-http", "solid_notify_ack_http"),
     ("channels", "solid-notify-channels", "solid_notify_channels"),
     ("metrics", "solid-notify-core", "solid_notify_core::metrics"),
     ("redis", "solid-notify-redis", "solid_notify_redis"),

@@ -9,9 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use solid_notify::operate::{AuditFilter, DefinitionCounts, NoticeCounts, SeriesCounts};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-use solid_notify::{
-    ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Response, add_notice,
-};
+use solid_notify::{ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Response, Status};
 use solid_notify_core::store::SeriesRow;
 use solid_notify_tests::sending::eventually;
 
@@ -62,7 +60,8 @@ async fn story() -> Blocks {
     let mut tx = outbox.begin().await.unwrap();
     let new = NewNotice::new("sync_order", json!({"order": 7, "state": "booked"})).unwrap();
     let dead = new.description("order 7").ordering_key("customer 4711").add(&mut tx).await.unwrap().id();
-    let failed = add_notice(&mut tx, "sync_order", json!({"order": 8})).await.unwrap().id();
+    let new = NewNotice::new("sync_order", json!({"order": 8})).unwrap();
+    let failed = new.tag("order:8").add(&mut tx).await.unwrap().id();
     tx.commit().await.unwrap();
     let tally = sweeper.drain().await;
 
@@ -70,6 +69,8 @@ async fn story() -> Blocks {
     let node = alice.nodes().await.unwrap().remove(0).id;
     let filter = Filter::dead_letters().definition("sync_order");
     blocks.add("Tally", &tally, &node);
+    let findings = alice.examine().await;
+    blocks.add("Finding", &findings.iter().find(|finding| finding.check == "dead_letters").unwrap(), &node);
     blocks.add("SeenNode", &alice.nodes().await.unwrap()[0], &node);
     blocks.add("NoticeRecord", &alice.show(dead).await.unwrap(), &node);
     blocks.add("Page", &alice.list(&filter, None, 50).await.unwrap(), &node);
@@ -101,6 +102,10 @@ async fn story() -> Blocks {
     blocks.add("AckResult", &outbox.ack(1_000_000).await.unwrap(), &node);
     let result = alice.cancel(dead, "the order was deleted").await.unwrap();
     blocks.add("VerbResult", &[alice.retry(1_000_000).await.unwrap(), result], &node);
+    let waiting = Filter::status(Status::Failed).definition("sync_order");
+    let act = alice.start_cancel_all(&waiting, "ordered by mistake", "100/1m".parse().unwrap()).await.unwrap();
+    sweeper.drain().await;
+    blocks.add("BulkProgress", &act.progress().await.unwrap(), &node);
     blocks.add("Bulk", &alice.retry_all(&filter, "100/1m".parse().unwrap()).await.unwrap(), &node);
     let of_notice = AuditFilter::all().notice(dead);
     let audit = alice.audit(&of_notice, None, 1).await.unwrap();
@@ -117,6 +122,8 @@ async fn story() -> Blocks {
     let points = alice.series(Some("sync_order"), minute, minute + step, step).await.unwrap();
     let text = serde_json::to_string_pretty(&points[0]).unwrap();
     blocks.0.insert("SeriesPoint", text);
+    outbox.define_if_missing(NotifyDef::new("push").breaker_failures(10)).await.unwrap();
+    blocks.add("Circuit", &alice.circuits().await.unwrap()[0], &node);
     blocks
 }
 

@@ -74,7 +74,8 @@ database!(on_sqlite, sqlx::Sqlite);
 fn on_redis() {
     added_through::<_, RedisOutbox>();
     spawns(async {
-        Redis::connect("url").await.unwrap();
+        let redis = Redis::connect("url").await.unwrap();
+        redis.server_info("redis_version").await.unwrap();
         Redis::builder("url").connect().await.unwrap();
         let outbox: RedisOutbox = never();
         outbox.begin().await.unwrap().rollback().await.unwrap();
@@ -101,6 +102,7 @@ fn of_an_outbox() {
     spawns(async {
         let outbox: AnyOutbox = never();
         ConnectedOutbox::connect("url").await.unwrap().migrate().await.unwrap();
+        never::<ConnectedOutbox>().add(NewNotice::new("sync", 1).unwrap()).await.unwrap();
         let def = NotifyDef::new("sync");
         outbox.define_if_missing(def.clone()).await.unwrap();
         outbox.define_or_replace(def.clone()).await.unwrap();
@@ -130,11 +132,14 @@ fn of_an_operator() {
         operator.cancel(7, "no").await.unwrap();
         operator.edit(7, 1).await.unwrap();
         operator.reschedule(7, Utc::now()).await.unwrap();
+        operator.test_send("sync", 1).await.unwrap();
         operator.show(7).await.unwrap();
         operator.list(&filter, None, 10).await.unwrap();
         operator.counts(&filter).await.unwrap();
         operator.pause_all("why").await.unwrap();
         operator.resume_all().await.unwrap();
+        operator.paused().await.unwrap();
+        operator.circuits().await.unwrap();
         operator.snapshot().await.unwrap();
         operator.explain(7).await.unwrap();
         operator.audit(&AuditFilter::all(), None, 10).await.unwrap();
@@ -164,6 +169,7 @@ fn of_an_operator() {
         let _ = operator.apply(never::<Definitions>()).await.unwrap();
         let _ = operator.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
         operator.nodes().await.unwrap();
+        operator.examine().await;
         operator.open_alerts(10).await.unwrap();
         operator.silence("sync", None, Utc::now(), "why").await.unwrap();
         operator.unsilence("sync", None).await.unwrap();
@@ -247,7 +253,8 @@ fn futures_of_public_functions_can_be_spawned() -> Result<()> {
 }
 
 /// Methods for authors of stores, which adding, replies, the inbox and receipts call; and what operators and the bulk handler call.
-const SPI: [&str; 8] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait", "in_force", "begin", "step"];
+/// `send`: the trait of channels requires that its future is `Send`.
+const SPI: [&str; 9] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait", "in_force", "begin", "step", "send"];
 
 /// Returns the name of the function of a line: without its path, its parameters, and all generics.
 fn name_of(line: &str) -> String {

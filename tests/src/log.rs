@@ -17,7 +17,7 @@ impl Log {
         Self::collecting(false)
     }
 
-    /// Begins to collect all events, for a program whose tests execute few statements.
+    /// Begins to collect all events, and the fields of all spans, for a program whose tests execute few statements.
     pub fn with_statements() -> Self {
         Self::collecting(true)
     }
@@ -74,10 +74,21 @@ impl Subscriber for Collector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         self.statements || !metadata.target().starts_with("sqlx")
     }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        if self.statements {
+            let mut line = Line(format!("span {} ", span.metadata().name()));
+            span.record(&mut line);
+            self.log.0.lock().unwrap().push((*span.metadata().level(), line.0));
+        }
         span::Id::from_u64(1)
     }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        if self.statements {
+            let mut line = Line("span ".to_owned());
+            values.record(&mut line);
+            self.log.0.lock().unwrap().push((Level::TRACE, line.0));
+        }
+    }
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());

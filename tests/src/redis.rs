@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use redis::{Client, Commands};
 use solid_notify::ack::Reply;
 use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
@@ -70,11 +70,24 @@ impl OwnPrefix {
 
     /// As [`Self::tasks`], over a connection that calls `before` with the number of each of its scripts, from 0 on, before it runs.
     pub async fn tasks_with_calls(&self, before: impl Fn(usize) + Send + Sync + 'static) -> TimedTasks {
+        TimedTasks::new(self.connect().await).clock(self.clock_with_calls(before))
+    }
+
+    /// As [`Self::outbox`], over such a connection.
+    pub async fn outbox_with_calls(&self, before: impl Fn(usize) + Send + Sync + 'static) -> RedisOutbox {
+        RedisOutbox::new(self.connect().await.with_clock(self.clock_with_calls(before)))
+    }
+
+    /// A connection asks for the time before each script.
+    fn clock_with_calls(
+        &self,
+        before: impl Fn(usize) + Send + Sync + 'static,
+    ) -> impl Fn() -> DateTime<Utc> + Send + Sync + 'static {
         let (clock, calls) = (self.clock.clone(), AtomicUsize::new(0));
-        TimedTasks::new(self.connect().await).clock(move || {
+        move || {
             before(calls.fetch_add(1, Ordering::SeqCst));
             clock.now()
-        })
+        }
     }
 
     /// Runs a command as `redis-cli` does, on the node that has the key.
@@ -99,6 +112,17 @@ impl OwnPrefix {
         for url in self.urls.split(',') {
             work(&mut Client::open(url).unwrap().get_connection().unwrap());
         }
+    }
+
+    /// The stored keys that match a pattern, sorted.
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        self.on_each_node(|connection| {
+            keys.extend(connection.scan_match::<_, String>(pattern).unwrap().map(Result::unwrap));
+        });
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Deletes its keys. They stay after a failure, for an inspection.

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use solid_notify::channels::{AmqpConfig, ChannelExt, Chat, Mail, NatsConfig, RedisStreamsConfig, Webhook};
 use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::definition::{Updated, read_config};
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, add_notice};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
 on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
+    rows_of_channels_as_in_the_book_are_accepted_by_their_channels,
     the_query_of_the_book_counts_the_notices_of_a_key,
+    brokers_of_the_book_are_valid_configurations,
     targets_inserted_as_in_the_book_get_what_is_passed_on,
+    webhooks_inserted_as_in_the_book_are_configured,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
 
@@ -40,6 +45,27 @@ async fn rows_inserted_as_in_the_book_are_valid_definitions<D: Database>() {
     assert_eq!((report.need_confirm, report.max_confirm_delay.as_str()), (true, "2h"));
     let default = NotifyDef::new("other");
     assert_eq!((export.timeout.as_str(), export.enabled), (default.timeout.as_str(), default.enabled));
+    db.close().await;
+}
+
+async fn rows_of_channels_as_in_the_book_are_accepted_by_their_channels<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run([region("payslip"), region("approval")].concat()).well();
+    let channels = db.outbox.sweeper().channel(Mail::new().attachments_from("/srv/payslips")).channel(Chat::new());
+    let sweeper = channels.start().await.unwrap();
+    let rows = valid_rows(&db).await;
+    assert_eq!(rows.len(), 4);
+    for seen in rows.into_iter().filter(|row| row.handler_config.is_some()) {
+        // An edit is refused where the channel refuses the configuration.
+        let edited = db.outbox.update(&seen, seen.clone().description("as in the book")).await.unwrap();
+        assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
+        let mut wrong: serde_json::Value = serde_json::from_str(seen.handler_config.as_deref().unwrap()).unwrap();
+        wrong["misspelt"] = 1.into();
+        let Updated::Stored(seen) = edited else { unreachable!() };
+        let refused = db.outbox.update(&seen, seen.clone().handler_config(wrong.to_string())).await;
+        assert!(refused.unwrap_err().to_string().contains("misspelt"));
+    }
+    sweeper.shutdown().await;
     db.close().await;
 }
 
@@ -73,6 +99,22 @@ async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
     db.close().await;
 }
 
+async fn brokers_of_the_book_are_valid_configurations<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run([region("to_rabbitmq"), region("to_nats"), region("to_redis_streams")].concat()).well();
+    for row in valid_rows(&db).await {
+        let config = row.handler_config.as_deref();
+        let checked = match row.handler_name() {
+            "amqp" => read_config::<AmqpConfig>(config).map(drop),
+            "nats" => read_config::<NatsConfig>(config).map(drop),
+            "redis_stream" => read_config::<RedisStreamsConfig>(config).map(drop),
+            other => panic!("no channel to a broker: {other}"),
+        };
+        checked.unwrap();
+    }
+    db.close().await;
+}
+
 async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.shell().run(region("targets")).well();
@@ -91,6 +133,17 @@ async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let mut got: Vec<_> = receiver.try_iter().collect();
     got.sort_unstable();
     assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
+    db.close().await;
+}
+
+async fn webhooks_inserted_as_in_the_book_are_configured<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run([region("webhook"), region("sms")].concat()).well();
+    let webhook = Webhook::builder().build().unwrap();
+    let sweeper = db.outbox.sweeper().channel(webhook).start().await.unwrap();
+    sweeper.idle().await;
+    assert_eq!(valid_rows(&db).await.len(), 2);
+    sweeper.shutdown().await;
     db.close().await;
 }
 

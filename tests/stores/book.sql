@@ -38,6 +38,63 @@ SELECT 'order/customs', id, '@.amount >= 1000 && @.country != ''DE''', 2, '{"url
 FROM notify_def WHERE name = 'order';
 -- [end]
 
+-- [webhook]
+INSERT INTO notify_def (name, handler, handler_config) VALUES ('order_paid', 'webhook', '{
+  "url": "https://shop.example.com/orders/{{ param.order | urlencode }}",
+  "allow_hosts": ["shop.example.com"],
+  "headers": { "x-shop": "{{ param.shop }}" },
+  "signing_keys": ["env:SHOP_WEBHOOK_KEY"],
+  "timeout": "10s"
+}');
+-- [end]
+
+-- [sms]
+INSERT INTO notify_def (name, handler, rate_limit, handler_config) VALUES ('order_sms', 'webhook', '10/1s', '{
+  "url": "https://sms.example.com/v1/messages",
+  "auth": { "basic": { "user": "shop", "password": "env:SMS_PASSWORD" } },
+  "body": { "form": {
+    "to": "{{ param.phone }}",
+    "from": "Shop",
+    "text": "Order {{ param.order }} has been paid.",
+    "reference": "{{ notice.idempotency_key }}"
+  } }
+}');
+-- [end]
+
+-- [payslip]
+INSERT INTO notify_def (name, handler, handler_config) VALUES ('payslip', 'mail', '{
+  "smtp": "env:SMTP_URL",
+  "from": "payroll@example.org",
+  "from_name": "Payroll",
+  "to": ["{{ param.email }}"],
+  "subject": "Your payslip of {{ param.month }}",
+  "text": "Dear {{ param.name }}, your payslip is attached.",
+  "attachments": [
+    {"name": "payslip-{{ param.month }}.pdf", "content_type": "application/pdf", "file": "{{ param.file }}"}
+  ]
+}');
+-- [end]
+
+-- [approval]
+INSERT INTO notify_def (name, handler) VALUES ('leave_request', 'mail');
+INSERT INTO notify_def (name, target_of, handler_config)
+SELECT 'leave_request/managers', id, '{
+  "smtp": "env:SMTP_URL",
+  "from": "hr@example.org",
+  "to": ["{{ param.managers | map(attribute=''email'') }}"],
+  "reply_to": ["{{ param.email }}"],
+  "subject": "{{ param.name }} asks for {{ param.days }} days off",
+  "html": "<p>{{ param.name }}: {{ param.reason }}</p><p><a href=''https://hr.example.org/leave/{{ param.id }}''>Decide</a></p>"
+}' FROM notify_def WHERE name = 'leave_request';
+INSERT INTO notify_def (name, target_of, handler, handler_config)
+SELECT 'leave_request/team', id, 'chat', '{
+  "service": "ding_talk",
+  "url": "file:/run/secrets/hr-robot-url",
+  "secret": "file:/run/secrets/hr-robot-secret",
+  "text": "{{ param.name }} asks for {{ param.days }} days off: https://hr.example.org/leave/{{ param.id }}"
+}' FROM notify_def WHERE name = 'leave_request';
+-- [end]
+
 -- [dead_letters]
 SELECT id, description, last_class, last_error, failures, crashes, finish_time, end_reason
 FROM notify_error
@@ -66,4 +123,24 @@ SELECT @result;
 
 -- [add_on_sqlite]
 INSERT INTO notify_add (name, param, delay, unique_until_ended) VALUES ('remind', '{"order": 7}', 3600, 'order 7');
+-- [end]
+
+-- [to_rabbitmq]
+INSERT INTO notify_def (name, retry_interval, max_retry_times, need_confirm, max_confirm_delay, handler, handler_config)
+VALUES ('sync_order', '5m', 2, TRUE, '1m', 'amqp', '{
+  "url": "env:AMQP_URL",
+  "exchange": "orders",
+  "routing_key": "order.{{ param.country }}",
+  "reply_queue": "order-replies"
+}');
+-- [end]
+
+-- [to_nats]
+INSERT INTO notify_def (name, handler, handler_config)
+VALUES ('ship_order', 'nats', '{"url": "env:NATS_URL", "subject": "orders.{{ param.country }}", "expected_stream": "ORDERS"}');
+-- [end]
+
+-- [to_redis_streams]
+INSERT INTO notify_def (name, handler, handler_config)
+VALUES ('index_order', 'redis_stream', '{"url": "env:REDIS_URL", "stream": "orders", "maxlen": 100000}');
 -- [end]

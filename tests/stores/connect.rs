@@ -1,6 +1,6 @@
 //! `ConnectedOutbox`: the store that a URL names.
 
-use solid_notify::{ConnectedOutbox, Error, NotifyDef};
+use solid_notify::{ConnectedOutbox, Error, NewNotice, NotifyDef};
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
 #[cfg(mysql)]
@@ -17,7 +17,16 @@ async fn gives_the_outbox_of<D: Database>(db: TestDb<D>, url: &str) {
     let connected = ConnectedOutbox::connect(url).await.unwrap();
     connected.migrate().await.unwrap();
     assert!(connected.definitions().await.unwrap().iter().any(|state| state.row.name == "sync"));
+    adds_a_notice(&connected).await;
     db.close().await;
+}
+
+/// What it adds is committed when the call returns, and an unknown definition is refused.
+async fn adds_a_notice(connected: &ConnectedOutbox) {
+    let added = connected.add(NewNotice::new("sync", 7).unwrap()).await.unwrap();
+    assert_eq!(connected.find(added.id()).await.unwrap().unwrap().param, "7");
+    let unknown = connected.add(NewNotice::new("snc", 7).unwrap()).await;
+    assert!(matches!(unknown, Err(Error::UnknownDefinition { nearest: Some(_), .. })), "{unknown:?}");
 }
 
 /// A test has a schema of its own there, which the URL has to name.

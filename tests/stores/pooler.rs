@@ -138,6 +138,13 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
         task.await.unwrap();
     }
     eventually("all is sent", async || calls.count() == 200).await;
+    // The examination finds the pooler, and none where there is none.
+    let pooled = async |outbox: &Outbox<sqlx::Postgres>| {
+        let findings = outbox.operator("alice").examine().await;
+        findings.into_iter().find(|finding| finding.check == "pooler").unwrap().severity
+    };
+    assert_eq!(pooled(&outbox).await, solid_notify::operate::Severity::Warning);
+    assert_eq!(pooled(&Outbox::new(direct.clone())).await, solid_notify::operate::Severity::Fine);
     assert_eq!(calls.all().into_iter().collect::<BTreeSet<_>>(), (0..200).collect());
 
     // Both sessions at once: a transaction keeps one.

@@ -2,12 +2,16 @@
 //! handlers of alerts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ack_http;
+#[cfg(all(services, any(mariadb, mysql, postgres, sqlite)))]
+mod any_language;
 mod channels;
 mod crash_loops;
 mod faulty_store;
 mod lost_answers;
 mod observing;
 mod operating;
+mod receivers;
 mod sending;
 mod stubborn_store;
 mod ten_sweepers;

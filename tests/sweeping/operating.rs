@@ -10,7 +10,8 @@ use solid_notify_core::operate::{AuditFilter, Filter, Rate};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
-use solid_notify_testkit::conformance::outcome;
+use solid_notify_testkit::conformance::{Backend, outcome};
+use solid_notify_tests::faulty::faulty;
 use solid_notify_tests::sending::{add, reaches};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
@@ -30,6 +31,30 @@ mod servers {
     use super::a_purge_that_waits_leaves_what_has_failed_again;
 
     solid_notify_tests::on_each_server!(a_purge_that_waits_leaves_what_has_failed_again);
+}
+
+#[tokio::test]
+async fn groups_of_dead_letters_read_the_definitions_once() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define_if_missing(NotifyDef::new("sync").mask(r#"["$.card"]"#)).await.unwrap();
+    let sweeper = outbox.sweeper().handler("sync", |notice: Notice<serde_json::Value>| async move {
+        Err(Failure::give_up(format!("{}: no account tiger lily", notice.param()["why"].as_str().unwrap())))
+    });
+    let sweeper = sweeper.start().await.unwrap();
+    for why in ["closed", "frozen", "unknown"] {
+        let param = serde_json::json!({ "card": "tiger lily", "why": why });
+        let id = b.add_new(NewNotice::new("sync", param).unwrap()).await.id();
+        outbox.wake();
+        reaches(&b, id, Status::DeadLetter).await;
+    }
+    sweeper.shutdown().await;
+    let before = store.diary.count();
+    let groups = outbox.operator("alice").groups(&Filter::dead_letters()).await.unwrap();
+    let mut messages: Vec<&str> = groups.iter().map(|group| group.message.as_str()).collect();
+    messages.sort_unstable();
+    assert_eq!(messages, ["closed: no account ***", "frozen: no account ***", "unknown: no account ***"]);
+    let reads = store.diary.all()[before..].iter().filter(|call| **call == "definitions").count();
+    assert_eq!(reads, 1);
 }
 
 async fn claim<D: Database>(db: &TestDb<D>, status: Status) -> Vec<solid_notify_core::ClaimedNotice> {
@@ -90,6 +115,7 @@ async fn an_operation_that_cannot_be_audited_is_not_made<D: Database>() {
     let alice = db.outbox.operator("alice");
     let before = (db.outbox.find(live).await.unwrap(), db.outbox.find(dead[0]).await.unwrap());
     db.sql(on).await;
+    assert!(alice.test_send("sync", 1).await.is_err());
     assert!(alice.retry(dead[0]).await.is_err());
     assert!(alice.edit(dead[0], 7).await.is_err());
     assert!(alice.edit(live, 7).await.is_err());
@@ -99,6 +125,7 @@ async fn an_operation_that_cannot_be_audited_is_not_made<D: Database>() {
     assert!(alice.retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.is_err());
     assert!(alice.cancel_all(&Filter::waiting(), "x").await.is_err());
     db.sql(off).await;
+    assert_eq!(alice.counts(&Filter::live()).await.unwrap().iter().map(|count| count.count.count).sum::<u64>(), 1);
     assert!((db.outbox.find(live).await.unwrap(), db.outbox.find(dead[0]).await.unwrap()) == before);
     assert_eq!(alice.preview(&Filter::dead_letters()).await.unwrap().total.count, 3);
     assert!(alice.audit(&AuditFilter::all(), None, 10).await.unwrap().entries.is_empty());

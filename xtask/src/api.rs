@@ -15,7 +15,7 @@ use public_api::{Builder, Error};
 use crate::run::{cargo, run, workspace_root};
 
 /// The crates that users depend on.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "solid-notify",
     "solid-notify-core",
     "solid-notify-sql",
@@ -24,6 +24,7 @@ const CRATES: [&str; 10] = [
     "solid-notify-redis-connection",
     "solid-notify-timed",
     "solid-notify-channels",
+    "solid-notify-ack-http",
     "solid-notify-simulate",
     "solid-notify-testkit",
 ];

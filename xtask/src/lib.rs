@@ -1,4 +1,5 @@
-//! The parts that the tasks share with the tests: private servers, client programs, and the list of mutants.
+//! The parts that the tasks share with the tests: private servers, client programs, example receivers and services, and the list
+//! of mutants.
 //!
 //! The `xtask` program starts servers for a whole test run; a test that restarts a server under load
 //! starts its own one through [`servers`], and a test that types SQL as people do finds the program
@@ -7,4 +8,7 @@
 
 pub mod clients;
 pub mod mutants;
+mod packages;
+pub mod receivers;
 pub mod servers;
+pub mod services;

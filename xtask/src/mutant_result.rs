@@ -11,6 +11,8 @@ pub(crate) enum MutantResult {
     Red(Vec<String>),
     /// The mutant survives: no test failed.
     Green,
+    /// The mutant survives the tests of these filters, each of which must find it.
+    PartlyGreen(Vec<String>),
     /// The mutant does not compile, so no test ran.
     DoesNotCompile(String),
 }
@@ -62,6 +64,14 @@ impl MutantResult {
         Self::Red(failed)
     }
 
+    /// Returns the result of a mutant that each of the filters must find.
+    pub(crate) fn by_each(self, filters: &[&str]) -> Self {
+        let Self::Red(failed) = self else { return self };
+        let survived = |filter: &&&str| !failed.iter().any(|name| name.contains(**filter));
+        let survived: Vec<String> = filters.iter().filter(survived).map(|filter| (*filter).to_owned()).collect();
+        if survived.is_empty() { Self::Red(failed) } else { Self::PartlyGreen(survived) }
+    }
+
     /// Returns the first error of a compiler's printout.
     pub(crate) fn of_a_build(printed: &str) -> Self {
         let error = printed.lines().find(|line| line.starts_with("error"));
@@ -89,5 +99,14 @@ mod tests {
         let red = |names: &[&str]| MutantResult::Red(names.iter().map(ToString::to_string).collect());
         assert_eq!(MutantResult::of(CommandResult::TimedOut, "test x ... FAILED"), red(&["x", "(did not end)"]));
         assert_eq!(MutantResult::of(CommandResult::TimedOut, ""), red(&["(did not end)"]));
+    }
+
+    #[test]
+    fn each_filter_must_find_the_mutant() {
+        let red = MutantResult::Red(vec!["postgres::keys::a".to_owned(), "mysql::keys::b".to_owned()]);
+        assert_eq!(red.clone().by_each(&["postgres::keys", "mysql::"]), red);
+        let partly = MutantResult::PartlyGreen(vec!["sqlite::".to_owned()]);
+        assert_eq!(red.by_each(&["postgres::", "sqlite::"]), partly);
+        assert_eq!(MutantResult::Green.by_each(&["postgres::"]), MutantResult::Green);
     }
 }

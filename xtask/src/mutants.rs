@@ -30,6 +30,9 @@ pub struct Mutant {
     pub change: Vec<Change>,
     /// Why one mutant deletes several checks: each check alone still keeps the promise.
     pub because: Option<String>,
+    /// Each filter of `tests` must find the mutant: the guard stands at several places, and each filter is for one of them.
+    #[serde(default)]
+    pub each: bool,
 }
 
 /// A change of a file's text.

@@ -37,6 +37,7 @@ pub(crate) fn mutants(selection: &Selection, only: Option<&str>, write: bool) ->
         let (word, details) = match &result {
             MutantResult::Red(failed) => ("red", failed.join(", ")),
             MutantResult::Green => ("GREEN", format!("it survives these tests: {}", mutant.tests)),
+            MutantResult::PartlyGreen(filters) => ("PARTLY GREEN", format!("it survives: {}", filters.join(" "))),
             MutantResult::DoesNotCompile(error) => ("DOES NOT COMPILE", error.clone()),
         };
         holes += usize::from(!matches!(result, MutantResult::Red(_)));
@@ -138,7 +139,8 @@ impl<'a> Bench<'a> {
             return Ok(MutantResult::of_a_build(&printed));
         }
         let (outcome, printed) = self.test(&build, &filters, TIME_TO_TEST)?;
-        Ok(MutantResult::of(outcome, &printed))
+        let result = MutantResult::of(outcome, &printed);
+        Ok(if mutant.each { result.by_each(&filters) } else { result })
     }
 
     /// Builds the tests, or runs those that match the filters. Returns the printout, too.

@@ -1,4 +1,4 @@
-//! Provides a server and a client program for every chosen database, and for mail. It chooses how to get each, and starts the
+//! Provides a server and a client program for every chosen database and broker, and for mail. It chooses how to get each, and starts the
 //! servers in parallel.
 
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use xtask::clients::Client;
 use xtask::servers::docker::{self, Container};
 use xtask::servers::redis::Cluster;
-use xtask::servers::{Server, exim, mariadb, mysql, pgbouncer, postgres, redis, unstable};
+use xtask::servers::{Server, exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis, unstable};
+use xtask::{receivers, services};
 
 use crate::install;
 use crate::reach::reach;
@@ -175,6 +176,10 @@ impl Plan {
             Database::Pgbouncer => pgbouncer::is_installed(),
             Database::Mail => exim::is_installed(),
             Database::Redis | Database::RedisCluster => redis::is_installed(),
+            Database::Rabbitmq => rabbitmq::is_installed(),
+            Database::Nats => nats::is_installed(),
+            Database::Receivers => receivers::missing_packages().is_empty(),
+            Database::Services => services::missing_packages().is_empty(),
             Database::Sqlite => false,
         };
         if !facts.url && !facts.installed && database.how_to_install().is_some() {
@@ -191,9 +196,9 @@ impl Plan {
     /// The packages that this database needs.
     fn packages(&self) -> impl Iterator<Item = &'static str> {
         let server = self.ways.first() == Some(&Way::Install);
-        let server = if server { self.database.server_packages() } else { &[] };
+        let server = if server { self.database.server_packages() } else { Vec::new() };
         let client = self.database.client().filter(|_| self.client_is_missing);
-        server.iter().copied().chain(client.map(|client| client.package))
+        server.into_iter().chain(client.map(|client| client.package))
     }
 
     fn start(&self) -> Result<Source> {
@@ -206,15 +211,28 @@ impl Plan {
             (Database::Mariadb, Some(Way::Installed)) => mariadb::start().map(private),
             (Database::Mysql, Some(Way::Installed)) => mysql::start().map(private),
             (Database::Pgbouncer, Some(Way::Installed)) => Ok(Source::ByTests),
+            (Database::Receivers, Some(Way::Installed)) => {
+                receivers::python().and(receivers::node())?;
+                Ok(Source::ByTests)
+            }
+            (Database::Services, Some(Way::Installed)) => {
+                services::python("with_psycopg.py").and(services::node("with_pg.js"))?;
+                services::php().and(services::java())?;
+                Ok(Source::ByTests)
+            }
             (Database::Mail, Some(Way::Installed)) => exim::start().map(private),
             (Database::Redis, Some(Way::Installed)) => redis::start().map(private),
             (Database::RedisCluster, Some(Way::Installed)) => {
                 redis::start_cluster().map(|cluster| Source::Cluster(Box::new(cluster)))
             }
+            (Database::Rabbitmq, Some(Way::Installed)) => rabbitmq::start().map(private),
+            (Database::Nats, Some(Way::Installed)) => nats::start().map(private),
             (Database::Postgres, Some(Way::Docker)) => docker::postgres().map(container),
             (Database::Mariadb, Some(Way::Docker)) => docker::mariadb().map(container),
             (Database::Mysql, Some(Way::Docker)) => docker::mysql().map(container),
             (Database::Redis, Some(Way::Docker)) => docker::redis().map(container),
+            (Database::Rabbitmq, Some(Way::Docker)) => docker::rabbitmq().map(container),
+            (Database::Nats, Some(Way::Docker)) => docker::nats().map(container),
             (database, _) => Err(nothing_works(database, self.failure.as_deref())),
         }
     }
@@ -229,12 +247,17 @@ impl Plan {
 }
 
 fn install_what_is_missing(plans: &mut [Plan]) {
-    let packages: Vec<&str> = plans.iter().flat_map(Plan::packages).collect();
-    if packages.is_empty() || !install::is_possible() {
+    let mut plans: Vec<_> = plans
+        .iter_mut()
+        .map(|plan| (plan.packages().collect::<Vec<_>>(), plan))
+        .filter(|(packages, _)| !packages.is_empty())
+        .collect();
+    if plans.is_empty() || !install::is_possible() {
         return;
     }
+    let packages: Vec<&str> = plans.iter().flat_map(|(packages, _)| packages).copied().collect();
     let outcome = install::install(&packages);
-    for plan in plans.iter_mut().filter(|plan| plan.packages().next().is_some()) {
+    for (_, plan) in &mut plans {
         let server = plan.ways.first() == Some(&Way::Install);
         match &outcome {
             Ok(()) if server => plan.ways = vec![Way::Installed],
@@ -281,6 +304,8 @@ fn given(database: Database) -> Result<Source> {
         Database::Postgres => 5432,
         Database::Mail => 587,
         Database::Redis | Database::RedisCluster => 6379,
+        Database::Rabbitmq => 5672,
+        Database::Nats => 4222,
         _ => 3306,
     };
     let variable = database.url_variable().unwrap_or_default();

@@ -1,13 +1,14 @@
-//! Which databases a run is about, and whether mail is. Where their servers come from is left to `provide`.
+//! Which databases and brokers a run is about, and whether mail is. Where their servers come from is left to `provide`.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use xtask::clients::{self, Client};
-use xtask::servers::{exim, mariadb, mysql, pgbouncer, postgres, redis};
+use xtask::servers::{exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis};
+use xtask::{receivers, services};
 
-/// A database that the workspace's tests know; or mail, whose server is provided in the same way.
+/// A database that the workspace's tests know; or a broker or mail, whose servers are provided in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
@@ -23,10 +24,18 @@ pub(crate) enum Database {
     Redis,
     /// A Redis cluster of three masters.
     RedisCluster,
+    /// A broker: for the channel `amqp`.
+    Rabbitmq,
+    /// A broker: for the channel `nats`.
+    Nats,
+    /// The example receivers in Python and Node.js. The tests start them.
+    Receivers,
+    /// The example services in Python, Node.js, PHP and Java. The tests start them.
+    Services,
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Sqlite,
         Self::Postgres,
         Self::Mariadb,
@@ -35,6 +44,10 @@ impl Database {
         Self::Mail,
         Self::Redis,
         Self::RedisCluster,
+        Self::Rabbitmq,
+        Self::Nats,
+        Self::Receivers,
+        Self::Services,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -47,19 +60,25 @@ impl Database {
             Self::Mail => "mail",
             Self::Redis => "redis",
             Self::RedisCluster => "redis_cluster",
+            Self::Rabbitmq => "rabbitmq",
+            Self::Nats => "nats",
+            Self::Receivers => "receivers",
+            Self::Services => "services",
         }
     }
 
-    /// The variable with the server's URL. SQLite has no server, and PgBouncer is started by tests.
+    /// The variable with the server's URL. SQLite has no server; PgBouncer, the receivers and the services are started by tests.
     pub(crate) fn url_variable(self) -> Option<&'static str> {
         match self {
-            Self::Sqlite | Self::Pgbouncer => None,
+            Self::Sqlite | Self::Pgbouncer | Self::Receivers | Self::Services => None,
             Self::Postgres => Some("POSTGRES_URL"),
             Self::Mariadb => Some("MARIADB_URL"),
             Self::Mysql => Some("MYSQL_URL"),
             Self::Mail => Some(exim::URL),
             Self::Redis => Some("REDIS_URL"),
             Self::RedisCluster => Some("REDIS_CLUSTER_URL"),
+            Self::Rabbitmq => Some("AMQP_URL"),
+            Self::Nats => Some("NATS_URL"),
         }
     }
 
@@ -72,25 +91,33 @@ impl Database {
             Self::Mysql => Some(mysql::HOW_TO_INSTALL),
             Self::Pgbouncer => Some(pgbouncer::HOW_TO_INSTALL),
             Self::Redis | Self::RedisCluster => Some(redis::HOW_TO_INSTALL),
+            Self::Rabbitmq => Some(rabbitmq::HOW_TO_INSTALL),
+            Self::Nats => Some(nats::HOW_TO_INSTALL),
+            Self::Receivers => Some(receivers::HOW_TO_INSTALL),
+            Self::Services => Some(services::HOW_TO_INSTALL),
             Self::Sqlite => None,
         }
     }
 
-    /// The packages of Debian and Ubuntu that have these programs. MySQL's cannot be installed beside MariaDB's, and
+    /// The packages of Debian and Ubuntu to install where these programs are missing. MySQL's cannot be installed beside MariaDB's, and
     /// PgBouncer is too old in some releases.
-    pub(crate) fn server_packages(self) -> &'static [&'static str] {
+    pub(crate) fn server_packages(self) -> Vec<&'static str> {
         match self {
-            Self::Postgres => &["postgresql"],
-            Self::Mariadb => &["mariadb-server"],
-            Self::Mail => &["exim4-daemon-light", "openssl"],
-            Self::Redis | Self::RedisCluster => &["redis-server"],
-            Self::Sqlite | Self::Mysql | Self::Pgbouncer => &[],
+            Self::Postgres => vec!["postgresql"],
+            Self::Mariadb => vec!["mariadb-server"],
+            Self::Mail => vec!["exim4-daemon-light", "openssl"],
+            Self::Redis | Self::RedisCluster => vec!["redis-server"],
+            Self::Rabbitmq => vec!["rabbitmq-server"],
+            Self::Nats => vec!["nats-server"],
+            Self::Receivers => receivers::missing_packages(),
+            Self::Services => services::missing_packages(),
+            Self::Sqlite | Self::Mysql | Self::Pgbouncer => Vec::new(),
         }
     }
 
     /// Whether there is an image to make a container of.
     pub(crate) fn has_image(self) -> bool {
-        matches!(self, Self::Postgres | Self::Mariadb | Self::Mysql | Self::Redis)
+        matches!(self, Self::Postgres | Self::Mariadb | Self::Mysql | Self::Redis | Self::Rabbitmq | Self::Nats)
     }
 
     /// The program that people type SQL into.
@@ -100,7 +127,14 @@ impl Database {
             Self::Postgres => Some(&clients::PSQL),
             Self::Mariadb => Some(&clients::MARIADB),
             Self::Mysql => Some(&clients::MYSQL),
-            Self::Pgbouncer | Self::Mail | Self::Redis | Self::RedisCluster => None,
+            Self::Pgbouncer
+            | Self::Mail
+            | Self::Redis
+            | Self::RedisCluster
+            | Self::Rabbitmq
+            | Self::Nats
+            | Self::Receivers
+            | Self::Services => None,
         }
     }
 }
@@ -148,7 +182,7 @@ mod tests {
 
     #[test]
     fn all_databases_are_chosen_without_names() {
-        let names = "sqlite,postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster";
+        let names = "sqlite,postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster,rabbitmq,nats,receivers,services";
         assert_eq!(Selection::new(&[]).names(), names);
     }
 
@@ -157,6 +191,6 @@ mod tests {
         let selection = Selection::new(&[Database::Postgres, Database::Sqlite]);
         assert_eq!(selection.names(), "sqlite,postgres");
         assert_eq!(selection.left_out.first(), Some(&(Database::Mariadb, "not named by --only")));
-        assert_eq!(selection.left_out.len(), 6);
+        assert_eq!(selection.left_out.len(), 10);
     }
 }

@@ -1,8 +1,8 @@
-//! Throw-away servers for databases and mail: each in its own temporary directory, on its own port, gone when
+//! Throw-away servers for databases, brokers and mail: each in its own temporary directory, on its own port, gone when
 //! dropped.
 //!
-//! [`postgres::start`], [`mariadb::start`], [`mysql::start`], [`redis::start`], [`pgbouncer::start`] and [`exim::start`] use
-//! the programs installed on this machine or unpacked by it ([`unstable`]), [`docker`] uses containers. This module changes no
+//! [`postgres::start`], [`mariadb::start`], [`mysql::start`], [`redis::start`], [`pgbouncer::start`],
+//! [`rabbitmq::start`], [`nats::start`] and [`exim::start`] use the programs installed on this machine or unpacked by it ([`unstable`]), [`docker`] uses containers. This module changes no
 //! server that it did not start, and the standard ports stay free. The `xtask` program chooses the way and installs programs.
 //! Unix only.
 
@@ -10,8 +10,10 @@ pub mod docker;
 pub mod exim;
 pub mod mariadb;
 pub mod mysql;
+pub mod nats;
 pub mod pgbouncer;
 pub mod postgres;
+pub mod rabbitmq;
 pub mod redis;
 pub mod unstable;
 

@@ -37,6 +37,9 @@ fn row(mutant: &Mutant, result: &MutantResult) -> String {
             format!("{}{more}", named.join("<br>"))
         }
         MutantResult::Green => "**none**".to_owned(),
+        MutantResult::PartlyGreen(filters) => {
+            format!("**not by** {}", filters.iter().map(|one| code(one)).collect::<Vec<_>>().join(", "))
+        }
         MutantResult::DoesNotCompile(_) => "**does not compile**".to_owned(),
     };
     let files: Vec<String> = mutant.files().into_iter().map(|file| code(file.trim_start_matches("crates/"))).collect();

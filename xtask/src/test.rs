@@ -36,9 +36,13 @@ pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<C
     // features.
     let mut outcome = outcome;
     let on_redis = REDIS_EXAMPLES.into_iter().filter(|_| selection.chosen.contains(&Database::Redis));
-    for name in EXAMPLES.into_iter().chain(on_redis) {
+    let on_rabbitmq = RABBITMQ_EXAMPLES.into_iter().filter(|_| selection.chosen.contains(&Database::Rabbitmq));
+    for name in EXAMPLES.into_iter().chain(on_redis).chain(on_rabbitmq) {
         eprintln!("the example `{name}`:");
         let mut example = cargo(&["run", "--quiet", "--example", name]);
+        if OWN_FEATURE.contains(&name) {
+            example.args(["--features", name]);
+        }
         provided.describe_to(&mut example);
         outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
         if !outcome.succeeded() {
@@ -56,13 +60,14 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const TESTS_PER_CORE: usize = 2;
 
 /// The examples that need no server. Each checks its own outcome, but `quick_start`, which the README shows whole.
-const EXAMPLES: [&str; 14] = [
+const EXAMPLES: [&str; 15] = [
     "quick_start",
     "orders",
     "ack",
     "inbox",
     "retries",
     "alerts",
+    "webhook",
     "timetable",
     "simulate",
     "observe",
@@ -75,6 +80,12 @@ const EXAMPLES: [&str; 14] = [
 
 /// Examples that need a Redis at `REDIS_URL`.
 const REDIS_EXAMPLES: [&str; 3] = ["timed_once", "timed_runner", "repush"];
+
+/// Examples that need a RabbitMQ at `AMQP_URL`.
+const RABBITMQ_EXAMPLES: [&str; 1] = ["rabbitmq"];
+
+/// Examples that need the feature of their name.
+const OWN_FEATURE: [&str; 2] = ["rabbitmq", "webhook"];
 
 /// Filters out the tests that start a private server of a database that is not selected, whose
 /// programs may be missing. The test program counts them as filtered, not as passed.

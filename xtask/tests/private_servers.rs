@@ -2,7 +2,7 @@
 //!
 //! These tests need the installed programs and fail without them, naming what to install. `cargo
 //! xtask test` installs them where it can. The names begin with `private_postgres`, `private_mariadb`, `private_mysql`,
-//! `private_mail` and `private_redis`, because the task filters a deselected database's tests out by them.
+//! `private_mail`, `private_redis`, `private_rabbitmq` and `private_nats`, because the task filters a deselected database's tests out by them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::servers::{Durability, Ending, Server, exim, mariadb, mysql, postgres, redis, unstable};
+use xtask::servers::{Durability, Ending, Server, exim, mariadb, mysql, nats, postgres, rabbitmq, redis, unstable};
 
 #[test]
 fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
@@ -132,6 +132,35 @@ fn private_redis_cluster_is_complete_and_a_node_of_it_comes_back() -> Result<()>
     places.iter().try_for_each(|(directory, port)| nothing_is_left(directory, *port))
 }
 
+#[test]
+fn private_rabbitmq_comes_back_and_leaves_nothing_behind() -> Result<()> {
+    broker_comes_back_and_leaves_nothing_behind(rabbitmq::start()?)
+}
+
+#[test]
+fn private_nats_comes_back_and_leaves_nothing_behind() -> Result<()> {
+    broker_comes_back_and_leaves_nothing_behind(nats::start()?)
+}
+
+fn broker_comes_back_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
+    let (directory, port) = (server.directory().to_owned(), server.port());
+    server.restart(Ending::Graceful)?;
+    server.restart(Ending::Kill)?;
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    server.stop()?;
+    nothing_is_left(&directory, port)
+}
+
+#[test]
+fn private_rabbitmq_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("rabbitmq")
+}
+
+#[test]
+fn private_nats_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("nats")
+}
+
 fn server_answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
     let (url, directory) = (server.url().to_owned(), server.directory().to_owned());
     server.query("CREATE TABLE kept (number INT PRIMARY KEY)")?;
@@ -173,6 +202,8 @@ fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
         .env_remove("MYSQL_URL")
         .env_remove("SMTP_URL")
         .env_remove("REDIS_URL")
+        .env_remove("AMQP_URL")
+        .env_remove("NATS_URL")
         .env("TMPDIR", temporary.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

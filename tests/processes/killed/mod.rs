@@ -204,18 +204,22 @@ async fn processes_killed_before_their_alerts_lose_and_repeat_none<D: Reading>()
     let mut tx = db.outbox.begin().await.unwrap();
     add_notices(&mut tx, failures).await.unwrap();
     tx.commit().await.unwrap();
-    let left = "SELECT count(*) FROM notify_msg WHERE def_id = (SELECT id FROM notify_def WHERE name = 'job')";
-    for _ in 0..200 {
+    let unfinished = "SELECT count(*), count(CASE status WHEN 0 THEN 1 END) FROM notify_msg \
+        WHERE def_id = (SELECT id FROM notify_def WHERE name = 'job')";
+    loop {
+        let before = D::numbers(&db.pool, unfinished).await;
+        if before == [[0, 0]] {
+            break;
+        }
         // Two at a time, so that they also meet at the cool-down.
         let children = [Child::start(&db, "sweep", &directory).await, Child::start(&db, "sweep", &directory).await];
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(20..250))).await;
+        // A child that is killed before its first claim shows nothing.
+        eventually("a child claims", async || D::numbers(&db.pool, unfinished).await != before).await;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..30))).await;
         for child in children {
             child.kill().await;
         }
         expire_leases(&db).await;
-        if D::numbers(&db.pool, left).await == [[0]] {
-            break;
-        }
     }
     let dead = D::numbers(&db.pool, "SELECT count(*) FROM notify_msg_history WHERE status = 3").await;
     assert_eq!(dead, [[FAILURES]]);

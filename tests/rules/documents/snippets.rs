@@ -1,8 +1,8 @@
-//! The code in the README and in the book: each block of Rust is a region of a program that CI compiles and runs, each block of SQL a
-//! region of a file whose statements a test runs, and the dependencies have the versions and features that the workspace has.
+//! The code in the README and in the book: each block of Rust, Python, JavaScript, PHP or Java is a region of a program that CI runs, each
+//! block of SQL a region of a file whose statements a test runs, and the dependencies have the versions and features that the workspace has.
 //!
-//! A program marks a region by the comment lines `// [name]` and `// [end]`, a file of statements by `-- [name]` and `-- [end]`. In
-//! Markdown the line directly above the block names it: `<!-- examples/guide_adding.rs#keys -->`.
+//! A program marks a region by the comment lines `// [name]` and `// [end]`, in Python `# [name]` and `# [end]`, a file of statements by
+//! `-- [name]` and `-- [end]`. In Markdown the line directly above the block names it: `<!-- examples/guide_adding.rs#keys -->`.
 //!
 //! A region has no hidden lines. The examples in doc comments are no regions: `cargo test --doc` runs them, and they may hide setup
 //! lines (`# `), because docs.rs and editors leave these out.
@@ -21,7 +21,11 @@ fn dedented(lines: &[&str]) -> String {
 
 /// Returns the regions of a program or of a file of statements, by name.
 fn regions(file: &str) -> BTreeMap<String, String> {
-    let comment = if file.ends_with(".sql") { "--" } else { "//" };
+    let comment = match file.rsplit('.').next() {
+        Some("sql") => "--",
+        Some("py") => "#",
+        _ => "//",
+    };
     let mut regions = BTreeMap::new();
     let mut open: Option<(&str, Vec<&str>)> = None;
     let text = read(file);
@@ -61,7 +65,7 @@ impl Snippet {
     }
 }
 
-/// Returns the blocks of a document whose info begins with a language.
+/// Returns the blocks of a document whose info begins with a language, perhaps followed by other words.
 fn snippets(file: &str, language: &str) -> Vec<Snippet> {
     let text = read(file);
     let lines: Vec<&str> = text.lines().collect();
@@ -74,7 +78,7 @@ fn snippets(file: &str, language: &str) -> Vec<Snippet> {
         };
         let length = lines[at + 1..].iter().position(|line| line.trim() == "```");
         let end = at + 1 + length.unwrap_or_else(|| panic!("{file}:{}: the block has no end", at + 1));
-        if info.starts_with(language) {
+        if info.split(|c: char| !c.is_alphanumeric()).next() == Some(language) {
             found.push(Snippet {
                 place: format!("{file}:{}", at + 1),
                 info: info.to_owned(),
@@ -87,22 +91,35 @@ fn snippets(file: &str, language: &str) -> Vec<Snippet> {
     found
 }
 
-/// Returns the blocks of Rust and of SQL.
+/// How blocks of code begin, and the files that their regions are in.
+const LANGUAGES: [(&str, &str); 6] = [
+    ("rust,ignore", ".rs"),
+    ("sql", ".sql"),
+    ("python", ".py"),
+    ("javascript", ".js"),
+    ("php", ".php"),
+    ("java", ".java"),
+];
+
+/// Returns the blocks of these languages.
 fn with_a_source(file: &str) -> Vec<Snippet> {
-    ["rust", "sql"].into_iter().flat_map(|language| snippets(file, language)).collect()
+    let languages = ["rust", "sql", "python", "javascript", "php", "java"];
+    languages.into_iter().flat_map(|language| snippets(file, language)).collect()
 }
 
 /// Returns what is wrong with a snippet.
 fn mistake(snippet: &Snippet) -> Option<String> {
     let Snippet { place, info, code, .. } = snippet;
-    if !["rust,ignore", "sql"].contains(&info.as_str()) {
-        return Some(format!("{place}: the block begins with ```{info}; write ```rust,ignore or ```sql"));
-    }
+    let Some((_, extension)) = LANGUAGES.iter().find(|(begins, _)| begins == info) else {
+        return Some(format!(
+            "{place}: the block begins with ```{info}; write ```rust,ignore, ```sql, ```python, ```javascript, ```php or ```java"
+        ));
+    };
     let Some((file, region)) = snippet.source() else {
         return Some(format!("{place}: no source above the block; write <!-- examples/program.rs#region -->"));
     };
-    if !file.starts_with("examples/") && !file.starts_with("tests/") || file.ends_with(".sql") != (info == "sql") {
-        return Some(format!("{place}: {file} is no program that CI runs, and no SQL of a test"));
+    if !file.starts_with("examples/") && !file.starts_with("tests/") || !file.ends_with(extension) {
+        return Some(format!("{place}: {file} is no program or statements of this language that CI runs"));
     }
     match regions(file).get(region) {
         None => Some(format!("{place}: {file} has no region `{region}`")),
@@ -134,10 +151,13 @@ fn every_snippet_of_a_document_is_a_region_that_ci_runs() {
 }
 
 #[test]
-fn the_definitions_file_of_the_book_is_the_one_of_the_example() {
-    let file = "examples/data/retries.toml";
-    let block = format!("<!-- {file} -->\n```toml\n{}```\n", read(file));
-    assert!(read("docs/src/notify-def.md").contains(&block), "docs/src/notify-def.md differs from {file}");
+fn files_in_the_book_are_those_that_tests_read() {
+    let shown =
+        [("notify-def.md", "examples/data/retries.toml"), ("serve.md", "crates/cli/tests/serve/every_key.toml")];
+    for (chapter, file) in shown {
+        let block = format!("<!-- {file} -->\n```toml\n{}```\n", read(file));
+        assert!(read(&format!("docs/src/{chapter}")).contains(&block), "docs/src/{chapter} differs from {file}");
+    }
 }
 
 /// The value of a key in a line of a manifest: `version = "1"` or `features = ["full"]`.

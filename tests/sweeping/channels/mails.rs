@@ -1,11 +1,14 @@
 //! Mails through a real server: their contents, their encryption, and refused addresses.
 
 use mail_parser::MimeHeaders;
+use serde_json::json;
 use solid_notify::alert::AlertReason;
-use solid_notify::channels::{AlertChannels, ChannelError, Mailer, MailerBuilder, Slack};
+use solid_notify::channels::{AlertChannels, ChannelError, Mail, Mailer, MailerBuilder, Slack};
 use solid_notify::{NotifyDef, Status};
 use solid_notify_tests::sending::eventually;
+use tempfile::TempDir;
 
+use crate::channels::configured::{Configured, SecretFile, response};
 use crate::channels::desk::{Desk, alert, error, known_types};
 use crate::channels::mailbox::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
 use crate::channels::receiver::Receiver;
@@ -98,7 +101,7 @@ async fn a_line_end_in_a_name_adds_neither_a_header_nor_a_recipient() {
     let names: Vec<&str> = mail.headers().iter().map(|header| header.name()).collect();
     assert!(!names.contains(&"Bcc") && !names.contains(&"X-Mine"), "{names:?}");
     assert!(mail.subject().unwrap().starts_with(&format!("sync  Bcc: {hidden}")), "{:?}", mail.subject());
-    assert!(mail.body_html(0).unwrap().contains("&lt;p&gt;a body of mine&lt;/p&gt;"));
+    assert!(mail.body_html(0).unwrap().contains("&lt;p&gt;a body of mine&lt;&#x2f;p&gt;"));
     assert!(delivered(&hidden).is_empty());
     desk.close().await;
 }
@@ -156,7 +159,7 @@ async fn an_address_that_is_refused_is_named_and_the_others_get_the_mail_once() 
     let to = [kept.as_str(), "missing@notify.test", "not an address", &also];
     let failed = desk.send(&alert("sync", &to, &[]), Status::Failed).await;
     for words in
-        ["refused the address `missing@notify.test` of the column `email`", "no such mailbox", "\"not an address\""]
+        ["refused the address `missing@notify.test`", "no such mailbox", "the column `email` has \"not an address\""]
     {
         assert!(error(&failed).contains(words), "{words}: {}", error(&failed));
     }
@@ -192,4 +195,67 @@ async fn a_chat_that_fails_brings_no_second_mail() {
     eventually("the marker", async || delivered(&address).len() >= 2).await;
     assert_eq!(delivered(&address).iter().filter(|mail| mail.contains("Subject: sync")).count(), 1);
     desk.close().await;
+}
+
+#[tokio::test]
+async fn mail_of_a_row_arrives_as_the_row_says() {
+    let secret = SecretFile::new(&variable("SMTP_PLAINTEXT_URL"));
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("条款.txt"), "terms").unwrap();
+    let config = json!({
+        "smtp": secret.reference(),
+        "from": "payroll@notify.test",
+        "from_name": "{{ param.company }}",
+        "to": ["{{ param.name }} <{{ param.email }}>"],
+        "cc": ["{{ param.managers | map(attribute='email') }}"],
+        "bcc": ["{{ param.archive }}"],
+        "reply_to": ["hr@notify.test"],
+        "subject": "工资单 {{ param.month }}",
+        "text": "{{ param.name }}: {{ param.note }}",
+        "html": "<p title=\"{{ param.note }}\">{{ param.note }}</p>",
+        "attachments": [
+            { "name": "{{ param.month }}.pdf", "content_type": "application/pdf", "base64": "{{ param.pdf }}" },
+            { "name": "条款.txt", "content_type": "text/plain", "file": "条款.txt" },
+            { "name": "data.json", "content_type": "application/json", "content": "{{ param.month | tojson }}" },
+        ],
+    });
+    let configured = Configured::with(Mail::new().attachments_from(folder.path()), &config).await;
+    let [employee, boss, archive, hidden] = ["employee", "boss", "archive", "hidden-of-row"].map(fresh);
+    let line = format!("\r\nBcc: {hidden}\r\n\r\n<b>mine</b>");
+    let param = json!({
+        "company": format!("北京 \"Q\"{line}"), "name": "Zoë", "email": employee, "managers": [{ "email": boss }],
+        "archive": archive, "month": format!("2026-11\"; filename=\"x.exe{line}"),
+        "note": "\"><script>alert(1)</script> & 订单", "pdf": "JVBERi0=",
+    });
+    let done = configured.send(&param, Status::Succeeded).await;
+    assert!(response(&done).starts_with("250: OK"), "{}", response(&done));
+    assert_eq!(done.description, None, "no recipient is left");
+    for address in [&employee, &boss, &archive] {
+        let text = the_mail_to(address).await;
+        let mail = parsed(&text);
+        let addresses = |list: Option<&mail_parser::Address<'_>>| {
+            list.unwrap().iter().filter_map(|to| to.address().map(str::to_owned)).collect::<Vec<_>>()
+        };
+        assert_eq!((addresses(mail.to()), addresses(mail.cc())), (vec![employee.clone()], vec![boss.clone()]));
+        assert_eq!(addresses(mail.reply_to()), ["hr@notify.test"]);
+        assert!(!text.contains(&format!("{archive}>")) && mail.bcc().is_none(), "{text}");
+        let from = mail.from().and_then(|from| from.first()).unwrap();
+        assert_eq!(from.address(), Some("payroll@notify.test"));
+        assert!(from.name().unwrap().starts_with("北京 \"Q\" "), "{from:?}");
+        assert!(mail.subject().unwrap().starts_with("工资单 2026-11\"; filename"), "{:?}", mail.subject());
+        assert_eq!(mail.message_id(), Some(format!("{}@notify.test", done.idempotency_key()).as_str()));
+        assert_eq!(mail.body_text(0).unwrap().trim_end(), "Zoë: \"><script>alert(1)</script> & 订单");
+        let html = mail.body_html(0).unwrap();
+        assert!(!html.contains("<script>") && html.contains("title=\"&quot;&gt;&lt;script&gt;"), "{html}");
+        let files: Vec<(String, Vec<u8>)> = mail
+            .attachments()
+            .map(|part| (part.attachment_name().unwrap().to_owned(), part.contents().to_owned()))
+            .collect();
+        let name = format!("2026-11\"; filename=\"x.exe  Bcc: {hidden}    <b>mine</b>.pdf");
+        assert_eq!(files[0], (name, b"%PDF-".to_vec()));
+        assert_eq!(files[1], ("条款.txt".to_owned(), b"terms".to_vec()));
+        assert_eq!((files[2].0.as_str(), files.len()), ("data.json", 3));
+    }
+    assert!(delivered(&hidden).is_empty());
+    configured.close().await;
 }

@@ -1,16 +1,32 @@
-//! The handler of alerts as the book sets it up; the chapter "Alerts" shows the regions.
+//! The handler of alerts and the channels as the book sets them up; its chapters show the regions.
 
 use std::error::Error;
 use std::time::Duration;
 
 use chrono::DateTime;
+use solid_notify::alert::{AlertKind, AlertReason};
+// [slack_imports]
 use solid_notify::alert::ALERT_DEFINITION;
-use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
+use solid_notify::channels::{AlertChannels, Slack};
+// [end]
+use solid_notify::channels::{ChannelExt, Chat, DingTalk, Mail, Mailer};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-use solid_notify::{AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
+use solid_notify::{Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
 
 use self::only_dead_letters::OnlyDeadLetters;
 use crate::channels::receiver::Receiver;
+
+#[tokio::test]
+async fn channels_of_rows_are_set_up_as_the_book_says() {
+    let outbox = MemoryOutbox::new();
+    // [mail_and_chat]
+    let sweeper = outbox
+        .sweeper()
+        .channel(Mail::new().attachments_from("/srv/payslips")) // solid_notify::channels::{ChannelExt, Chat, Mail}
+        .channel(Chat::new());
+    // [end]
+    sweeper.start().await.unwrap().shutdown().await;
+}
 
 /// The addresses and secrets, which a configuration has.
 struct Config<'a> {
@@ -150,7 +166,7 @@ mod only_dead_letters {
     use solid_notify::channels::AlertChannels;
     use solid_notify::{Alert, Failure, Handler, HandlerResult, Notice};
 
-    /// Sends the alerts about dead letters, and leaves out the others.
+    /// Sends the alerts about one dead letter and about many of them, and skips the others.
     pub struct OnlyDeadLetters(pub AlertChannels);
 
     impl Handler for OnlyDeadLetters {
@@ -158,7 +174,7 @@ mod only_dead_letters {
 
         async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
             match notice.param().reason {
-                AlertReason::FinalFailure => self.0.handle(notice).await,
+                AlertReason::FinalFailure | AlertReason::DeadLetters => self.0.handle(notice).await,
                 _ => Err(Failure::skip("it is not about a dead letter")), // the alert ends as cancelled
             }
         }
@@ -186,8 +202,15 @@ async fn a_wrapper_lets_only_dead_letters_through() {
     tx.commit().await.unwrap();
     assert_eq!(sweeper.drain().await.failed, 1);
     assert_eq!(sweeper.advance(Duration::from_secs(1)).await.dead_letters, 1);
-    let posted = slack.posted.all();
-    assert!(posted.len() == 1 && posted[0].body["text"].as_str().unwrap().contains("finally failed"), "{posted:?}");
+    let mut tx = outbox.begin().await.unwrap();
+    for reason in [AlertReason::Backlog, AlertReason::DeadLetters] {
+        let state = Alert::new(AlertKind::Raised, reason, "sync", "found by a check");
+        add_notice(&mut tx, ALERT_DEFINITION, state).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    sweeper.drain().await;
+    let texts: Vec<String> = slack.posted.all().iter().map(|post| post.body["text"].to_string()).collect();
+    assert!(texts.len() == 2 && texts[0].contains("finally failed") && texts[1].contains("many dead"), "{texts:?}");
     sweeper.shutdown().await;
 }
 

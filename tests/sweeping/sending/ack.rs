@@ -95,6 +95,45 @@ pub async fn a_handler_can_ask_for_an_ack_itself(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
+pub async fn a_handler_learns_whether_its_delivery_must_be_acked(b: &dyn Backend) {
+    let confirmed = |name: &str, delay: &str| NotifyDef::new(name).need_confirm(true).max_confirm_delay(delay);
+    for definition in [
+        NotifyDef::new("plain").max_confirm_delay("1h"),
+        confirmed("in_time", "10m"),
+        confirmed("for_ever", "0"),
+        confirmed("parent", "1h"),
+        NotifyDef::target("parent", "heir"),
+        NotifyDef::target("parent", "own").max_confirm_delay("5m"),
+    ] {
+        b.outbox().define_if_missing(definition.handler("sync")).await.unwrap();
+    }
+    let (seen, asked) = (Calls::default(), Calls::default());
+    let (noted, noted_asked) = (seen.clone(), asked.clone());
+    let handler = move |notice: Notice<i64>| {
+        noted.note((notice.definition().to_owned(), notice.ack_within()));
+        notice.require_ack(MINUTE);
+        noted_asked.note(notice.ack_within());
+        async { Ok(()) }
+    };
+    let sweeper = b.outbox().sweeper().handler("sync", handler).start().await.unwrap();
+    for name in ["plain", "in_time", "for_ever", "parent"] {
+        add(b, name).await;
+    }
+    eventually("all are delivered", async || seen.count() == 5).await;
+    let mut within = seen.all();
+    within.sort();
+    let expected = [
+        ("for_ever", Some(Duration::ZERO)),
+        ("in_time", Some(10 * MINUTE)),
+        ("parent/heir", Some(60 * MINUTE)),
+        ("parent/own", Some(5 * MINUTE)),
+        ("plain", None),
+    ];
+    assert_eq!(within, expected.map(|(name, within)| (name.to_owned(), within)));
+    assert_eq!(asked.all(), [Some(MINUTE); 5], "its handler required the ack");
+    sweeper.shutdown().await;
+}
+
 pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     let keys = || TokenKeys::new(&[7; 32]).unwrap();
     b.outbox().use_token_keys(keys());

@@ -1,13 +1,22 @@
-//! Bulk acts: each notice is changed once, at its rate, and an act continues where it was after a crash and after a cancel.
+//! Bulk acts: each notice is changed once, at its rate, and an act continues where it was after a crash, a cancel and a pause.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use solid_notify::ack::Reply;
+use solid_notify::error::StoreError;
 use solid_notify::operate::{AuditFilter, Rate};
-use solid_notify::{Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, VerbResult};
+use solid_notify::{
+    AckResult, AnyOutbox, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, VerbResult,
+};
+use solid_notify_core::engine::Engine;
 use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
-use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_core::store::verb::Verb;
+use solid_notify_core::store::{BulkStep, BulkStepDone, Claim, ClaimWhat, OperateStore, Stores, Switch};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, eventually, reaches, record};
+use solid_notify_tests::sending::{Calls, eventually, reaches, record, update};
+use tokio::sync::Semaphore;
 
 const BULK: &str = "notify.bulk";
 
@@ -25,6 +34,61 @@ async fn cancelled(b: &dyn Backend, count: usize) -> Vec<i64> {
         ids.push(id);
     }
     ids
+}
+
+/// A store whose progress of acts is stored with a permit only.
+struct Gated {
+    inner: Arc<dyn OperateStore>,
+    waits: Calls<()>,
+    gate: Semaphore,
+}
+
+impl Gated {
+    /// Returns an outbox over the store of a backend that goes through the gate.
+    fn over(b: &dyn Backend) -> (AnyOutbox, Arc<Self>) {
+        let stores = b.outbox().engine().stores().clone();
+        let gated = Self { inner: stores.operate.clone(), waits: Calls::default(), gate: Semaphore::new(0) };
+        let gated = Arc::new(gated);
+        let stores = Stores { operate: gated.clone(), ..stores };
+        (AnyOutbox::over(Engine::new(stores, Some(b.clock().clone()))), gated)
+    }
+}
+
+#[async_trait]
+impl OperateStore for Gated {
+    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult, StoreError> {
+        self.inner.apply_ack(reply).await
+    }
+
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
+        self.inner.change(id, verb, who).await
+    }
+
+    async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
+        self.inner.change_step(step).await
+    }
+
+    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+        self.inner.add(def_id, param).await
+    }
+
+    async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
+        self.inner.add_test(def_id, param, who).await
+    }
+
+    async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError> {
+        self.waits.note(());
+        self.gate.acquire().await.unwrap().forget();
+        self.inner.note_progress(id, fence, param).await
+    }
+
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
+        self.inner.switch(switch, who).await
+    }
+
+    async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
+        self.inner.close_circuit(def_id, who).await
+    }
 }
 
 async fn act_of(handle: &BulkHandle) -> BulkAct {
@@ -95,9 +159,69 @@ pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backen
     assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
     // Its pause is not made up for; then its last two are seen.
     eventually("the others are changed", async || act_of(&started).await.changed == 5).await;
+    sweeper.idle().await;
     b.clock().advance(Duration::from_secs(60));
     reaches(b, started.id(), Status::Succeeded).await;
     assert_eq!(audited(b, started.id(), "retry").await, ids);
+    sweeper.shutdown().await;
+}
+
+pub async fn bulk_act_that_is_cancelled_while_it_runs_takes_no_further_step(b: &dyn Backend) {
+    let first = cancelled(b, 2).await;
+    // The notices of another definition need a step of their own.
+    b.outbox().define_if_missing(NotifyDef::new("later")).await.unwrap();
+    let later = b.add_new(NewNotice::new("later", 1).unwrap()).await.id();
+    alice(b).cancel(later, "not now").await.unwrap();
+    let (outbox, gated) = Gated::over(b);
+    let sweeper = outbox.sweeper().start().await.unwrap();
+    let started = outbox.operator("alice").start_retry_all(&Filter::cancelled(), Rate::AT_ONCE).await.unwrap();
+    eventually("its first step is done", async || gated.waits.count() == 1).await;
+    assert_eq!(alice(b).cancel(started.id(), "stop").await.unwrap(), VerbResult::CancelledDuringAttempt);
+    gated.gate.add_permits(100);
+    sweeper.idle().await;
+    assert_eq!(gated.waits.count(), 1, "its progress was refused, and no step followed");
+    let stopped = started.progress().await.unwrap().unwrap();
+    assert_eq!((stopped.status, stopped.act.unwrap().steps), (Status::Cancelled, 0));
+    assert_eq!(audited(b, started.id(), "retry").await, first);
+    assert_eq!(record(b, later).await.status, Status::Cancelled);
+    assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
+    outbox.wake();
+    let ended = started.wait().await.unwrap().unwrap();
+    assert_eq!((ended.status, ended.act.unwrap().changed), (Status::Succeeded, 1), "the refused step is not counted");
+    assert_eq!(audited(b, started.id(), "retry").await, [first, vec![later]].concat());
+    sweeper.shutdown().await;
+}
+
+pub async fn paused_bulk_act_changes_nothing_until_it_is_resumed(b: &dyn Backend) {
+    let ids = cancelled(b, 5).await;
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
+    let filter = Filter::cancelled().definition("sync");
+    let started = alice(b).start_purge_all(&filter, "old", "1/10s".parse().unwrap()).await.unwrap();
+    eventually("two are changed", async || act_of(&started).await.changed == 2).await;
+    let changes_nothing = async |changed: u64| {
+        b.clock().advance(Duration::from_secs(600));
+        b.outbox().wake();
+        sweeper.idle().await;
+        assert_eq!(act_of(&started).await.changed, changed);
+        assert_eq!(record(b, started.id()).await.status, Status::NotSent);
+    };
+    sweeper.idle().await;
+    assert!(alice(b).pause_all("maintenance").await.unwrap());
+    changes_nothing(2).await;
+    update(b, BULK, |row| row.enabled(false)).await;
+    assert!(alice(b).resume_all().await.unwrap());
+    changes_nothing(2).await;
+    update(b, BULK, |row| row.enabled(true)).await;
+    // The time of the pause is not made up for.
+    eventually("two more are changed", async || act_of(&started).await.changed == 4).await;
+    sweeper.idle().await;
+    assert_eq!(act_of(&started).await.changed, 4);
+    for _ in 0..3 {
+        b.clock().advance(Duration::from_secs(20));
+        sweeper.idle().await;
+    }
+    assert_eq!(reaches(b, started.id(), Status::Succeeded).await.failures, 0);
+    assert_eq!(audited(b, started.id(), "purge").await, ids);
     sweeper.shutdown().await;
 }
 

@@ -16,10 +16,12 @@ mod lifecycle;
 mod limits;
 mod masks;
 mod own_limits;
+mod pausing;
 mod responses;
 mod series;
 mod slices;
 mod targets;
+mod test_sends;
 mod testkit;
 mod timetables;
 mod versions;
@@ -81,8 +83,14 @@ macro_rules! sending_suite {
                 response_before_a_panic_or_a_time_out_is_kept,
                 status_of_an_http_error_is_kept_by_itself,
                 response_that_may_repeat_the_parameter_is_masked;
-            series: what_attempts_came_to_is_counted_once_over_two_sweepers,
-                the_minutes_of_a_running_sweeper_are_stored_apart;
+            series: attempts_are_counted_once_over_two_sweepers,
+                the_minutes_of_a_running_sweeper_are_stored_apart,
+                housekeeping_purges_the_series_until_nothing_old_is_left;
+            pausing: a_receiver_that_wants_no_more_pauses_its_definition,
+                of_many_refusals_on_two_nodes_one_pauses_and_alerts,
+                a_refusal_of_before_an_edit_pauses_nothing,
+                a_target_is_paused_alone,
+                alerts_are_not_paused_by_their_receiver;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,
@@ -130,6 +138,8 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_passed_on_once,
                 an_edit_of_the_definition_holds_for_its_targets_at_once,
                 a_deleted_target_sends_what_it_has_and_gets_no_more;
+            test_sends: handlers_see_the_mark_of_a_test_in_each_attempt,
+                a_test_waits_while_its_definition_is_paused;
             clocks: attempts_survive_a_store_clock_that_is_set_ahead_two_minutes,
                 expired_leases_of_others_wait_after_the_store_clock_was_set,
                 attempts_survive_a_store_clock_that_is_set_back_a_year,
@@ -152,6 +162,8 @@ macro_rules! sending_suite {
                 without_housekeeping_nothing_is_purged;
             bulk_acts: bulk_act_changes_each_notice_once_beside_two_sweepers,
                 bulk_act_obeys_its_rate_and_continues_after_a_cancel,
+                bulk_act_that_is_cancelled_while_it_runs_takes_no_further_step,
+                paused_bulk_act_changes_nothing_until_it_is_resumed,
                 bulk_act_continues_at_its_cursor_after_a_crash,
                 unreadable_bulk_act_is_a_dead_letter_that_says_so,
                 bulk_verbs_change_no_bulk_acts;
@@ -164,6 +176,7 @@ macro_rules! sending_suite {
                 an_overdue_ack_is_a_failed_attempt,
                 a_refusal_is_a_failed_attempt_with_its_reason,
                 a_handler_can_ask_for_an_ack_itself,
+                a_handler_learns_whether_its_delivery_must_be_acked,
                 a_token_acks_a_later_attempt_too,
                 ack_or_nack_before_the_handler_returned_decides,
                 the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first;

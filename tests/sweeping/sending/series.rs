@@ -1,11 +1,14 @@
-//! The series: what attempts came to, stored by each sweeper and read as a sum.
+//! The series: counts and durations of attempts, stored by each sweeper and read as a sum.
 
 use std::time::Duration;
 
 use solid_notify::operate::SeriesCounts;
 use solid_notify::{AnyOutbox, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, Sweeper};
+use solid_notify_core::store::{SeriesRow, minute_of};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{add, eventually, reaches};
+use solid_notify_tests::sending::{add, definition, eventually, reaches};
+
+use super::timetables::begun;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -27,13 +30,46 @@ async fn start(outbox: &AnyOutbox) -> Sweeper {
     sweeper.handler("notify.alert", |_: Notice<serde_json::Value>| async { Ok(()) }).start().await.unwrap()
 }
 
+/// Stores a minute of each of these hours before now, for two nodes.
+async fn write_hours(b: &dyn Backend, def_id: i64, hours: std::ops::Range<u32>) {
+    let mut counts = SeriesCounts::default();
+    counts.succeeded = 1;
+    let minute = |hour| SeriesRow { def_id, minute: minute_of(b.clock().now()) - hour * 60 * MINUTE, counts };
+    let rows: Vec<SeriesRow> = hours.map(minute).collect();
+    for (node, rows) in ["one", "two"].into_iter().flat_map(|node| rows.chunks(500).map(move |rows| (node, rows))) {
+        b.outbox().engine().stores().send.write_series(node, rows).await.unwrap();
+    }
+}
+
+pub async fn housekeeping_purges_the_series_until_nothing_old_is_left(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    // More rows than one step deletes, also where a store deletes whole hours.
+    let (day, old) = (24, 14 * 24 + 2);
+    write_hours(b, definition(b, "sync").await.id, 0..old + 600).await;
+    let sweeper = start(b.outbox()).await;
+    begun(b, "notify.purge").await;
+    b.clock().advance(day * 60 * MINUTE);
+    let from = b.clock().now() - (old + 700) * 60 * MINUTE;
+    let counted = async |from, until| {
+        let points = b.outbox().operator("alice").series(Some("sync"), from, until, 60 * MINUTE).await.unwrap();
+        points.iter().map(|point| point.counts.succeeded).sum::<u64>()
+    };
+    let until = b.clock().now() - old * 60 * MINUTE;
+    eventually("old minutes are purged", async || counted(from, until).await == 0).await;
+    sweeper.idle().await;
+    // The last fourteen days, of which one had no attempt.
+    let young = counted(b.clock().now() - (14 * day - 1) * 60 * MINUTE, b.clock().now()).await;
+    assert_eq!(young, u64::from(2 * 13 * day));
+    sweeper.shutdown().await;
+}
+
 async fn minutes(b: &dyn Backend, definition: Option<&str>, minutes: u32) -> Vec<SeriesCounts> {
     let from = b.clock().now() - (minutes - 1) * MINUTE;
     let points = b.outbox().operator("alice").series(definition, from, b.clock().now() + MINUTE, MINUTE).await.unwrap();
     points.into_iter().take(minutes as usize).map(|point| point.counts).collect()
 }
 
-pub async fn what_attempts_came_to_is_counted_once_over_two_sweepers(b: &dyn Backend) {
+pub async fn attempts_are_counted_once_over_two_sweepers(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1s")).await.unwrap();
     let (one, two) = (start(b.outbox()).await, start(b.outbox()).await);
     let mut ids = Vec::new();

@@ -150,6 +150,11 @@ pub async fn an_invalid_filter_pauses_its_target_only_and_loses_nothing(b: &dyn 
     assert_eq!(skipped.end_reason.as_deref(), Some("the target does not accept it: @.amount > 1"));
     assert_eq!(got(&calls, 1), ["mail"]);
     sweeper.shutdown().await;
+    // A refusal is no attempt.
+    let (from, until) = (b.clock().now() - MINUTE, b.clock().now() + MINUTE);
+    let points = b.outbox().operator("alice").series(Some("order/erp"), from, until, MINUTE).await.unwrap();
+    let counted = points.iter().map(|point| (point.counts.succeeded, point.counts.skipped));
+    assert_eq!(counted.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)), (1, 0));
 }
 
 pub async fn a_disabled_target_gets_nothing_and_a_later_one_only_what_follows(b: &dyn Backend) {
@@ -157,7 +162,7 @@ pub async fn a_disabled_target_gets_nothing_and_a_later_one_only_what_follows(b:
     let calls = Calls::default();
     let sweeper = sending(b, &calls, &off()).start().await.unwrap();
     let first = reaches(b, add(b, 1).await, Status::Succeeded).await;
-    assert_eq!(first.end_reason.as_deref(), Some("no target accepted it"));
+    assert_eq!(first.end_reason.as_deref(), Some("all its targets are disabled"));
     // A row, as plain SQL inserts it: nothing is validated, no sweeper is woken.
     let of = definition(b, "order").await.id;
     let row = NotifyDef::new("web shop").target_of(of);

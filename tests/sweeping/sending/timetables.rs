@@ -26,7 +26,7 @@ fn noting(b: &dyn Backend, names: &[&'static str]) -> (SweeperBuilder, Calls<(St
 }
 
 /// Waits until the timetable as it stands has begun.
-async fn begun(b: &dyn Backend, name: &str) {
+pub(super) async fn begun(b: &dyn Backend, name: &str) {
     let row = definition(b, name).await;
     eventually("the timetable begins", async || {
         let due = b.outbox().engine().stores().send.due(true).await.unwrap();

@@ -1,4 +1,4 @@
-//! Database servers from the official container images, for machines without the programs.
+//! Servers of databases and brokers from the official container images, for machines without the programs.
 //!
 //! They cannot restart, because `--rm` and a port chosen by Docker prevent it. A test that restarts its server needs
 //! installed programs.
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::watchdog::Watchdog;
+use super::{nats, rabbitmq};
 
 /// A running container. Dropping it stops and removes it.
 pub struct Container {
@@ -84,6 +85,32 @@ pub fn redis() -> Result<Container> {
     Ok(container)
 }
 
+/// Starts RabbitMQ: account `notify`, virtual host `/`.
+///
+/// # Errors
+/// As in [`postgres`].
+pub fn rabbitmq() -> Result<Container> {
+    // The account `guest` may sign in from the container alone.
+    let environment = ["-e", "RABBITMQ_DEFAULT_USER=notify", "-e", "RABBITMQ_DEFAULT_PASS=not-a-secret"];
+    let mut container = Container::run("rabbitmq:4", 5672, &environment, "")?;
+    let port = container.port(5672)?;
+    container.url = format!("amqp://notify:not-a-secret@127.0.0.1:{port}/%2f");
+    container.wait_until(|| rabbitmq::greeting(port))?;
+    Ok(container)
+}
+
+/// Starts NATS with JetStream.
+///
+/// # Errors
+/// As in [`postgres`].
+pub fn nats() -> Result<Container> {
+    let mut container = Container::run("nats:2", 4222, &[], "--jetstream")?;
+    let port = container.port(4222)?;
+    container.url = format!("nats://127.0.0.1:{port}");
+    container.wait_until(|| nats::greeting(port))?;
+    Ok(container)
+}
+
 impl Container {
     /// The URL of the empty database `notify`.
     #[must_use]
@@ -102,7 +129,7 @@ impl Container {
         let mut arguments = vec!["run", "--detach", "--rm", "-p", &publish];
         arguments.extend(environment);
         arguments.push(image);
-        arguments.extend(settings.split(' '));
+        arguments.extend(settings.split(' ').filter(|setting| !setting.is_empty()));
         let id = docker(&arguments)?;
         let watchdog = Watchdog::over_container(&id)?;
         Ok(Self { id, image, url: String::new(), watchdog })
@@ -116,11 +143,15 @@ impl Container {
     }
 
     fn wait_until_it_answers(&self, client: &str) -> Result<()> {
-        let begin = Instant::now();
         let mut arguments = vec!["exec", self.id.as_str()];
         arguments.extend(client.split(' '));
         arguments.push("SELECT 1");
-        while let Err(error) = docker(&arguments) {
+        self.wait_until(|| docker(&arguments))
+    }
+
+    fn wait_until(&self, ask: impl Fn() -> Result<String>) -> Result<()> {
+        let begin = Instant::now();
+        while let Err(error) = ask() {
             if begin.elapsed() > Duration::from_secs(120) {
                 let log = docker(&["logs", "--tail", "25", &self.id]).unwrap_or_default();
                 bail!("{} did not answer in time ({error:#}); its log ends with:\n{log}", self.image);

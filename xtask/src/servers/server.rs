@@ -45,7 +45,7 @@ enum Trouble {
 }
 
 /// A first start takes a second or two; a loaded machine gets much more.
-const TIME_TO_ANSWER: Duration = Duration::from_secs(90);
+const TIME_TO_ANSWER: Duration = Duration::from_secs(240);
 const TIME_TO_END: Duration = Duration::from_secs(60);
 
 impl Server {
@@ -188,7 +188,7 @@ impl Server {
         };
         self.kill()?;
         // All products print the operating system's error text.
-        let port_taken = self.place()?.log_since(log_before).contains("Address already in use");
+        let port_taken = self.place()?.log_since(log_before).to_lowercase().contains("address already in use");
         Err(if port_taken { Trouble::PortTaken } else { Trouble::Other(error) })
     }
 

@@ -19,6 +19,7 @@ use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
 
 on_each_database!(
     a_failure_is_not_stored_without_its_alert,
+    a_definition_is_not_paused_without_its_alert,
     a_digest_that_cannot_be_stored_is_sent_later,
     nodes_that_alarm_at_once_count_each_alarm_once
 );
@@ -57,6 +58,25 @@ async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     reaches(&db, id, Status::DeadLetter).await;
     eventually("the alert is sent", async || alerts.count() == 1).await;
     assert_eq!(alerts.all()[0].notice_id, Some(id));
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn a_definition_is_not_paused_without_its_alert<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("sync").retry_interval("200ms").max_retry_times(-1)).await.unwrap();
+    let alerts = Calls::default();
+    let gone = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Err(Failure::pause("no more")) });
+    let sweeper = taking(gone, &alerts).start().await.unwrap();
+    sweeper.idle().await;
+    db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
+    let id = add(&db, "sync").await;
+    assert_eq!(reaches(&db, id, Status::Failed).await.failures, 1, "what cannot be paused has failed");
+    assert!(definition(&db, "sync").await.enabled);
+    db.sql("ALTER TABLE out_of_the_way RENAME TO notify_alert").await;
+    eventually("the next attempt pauses it", async || !definition(&db, "sync").await.enabled).await;
+    eventually("the alert is sent", async || alerts.count() == 1).await;
+    assert_eq!((alerts.all()[0].reason, alerts.all()[0].notice_id), (AlertReason::Paused, Some(id)));
     sweeper.shutdown().await;
     db.close().await;
 }

@@ -1,0 +1,188 @@
+//! The examination of a store (`doctor`) on real servers in real states. What a shared server cannot be set to is judged beside the code.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::operate::{Finding, Severity};
+use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+use solid_notify_tests::{Database, TestDb, on_each_database};
+
+on_each_database!(
+    examination_of_a_good_store_has_no_warning_of_its_own,
+    examination_finds_missing_tables_migrations_and_indexes,
+    examination_finds_definitions_that_cannot_be_sent,
+    examination_finds_old_dead_letters,
+);
+
+async fn examined<D: Database>(db: &TestDb<D>) -> Vec<Finding> {
+    db.outbox.operator("alice").examine().await
+}
+
+/// Returns the finding of a check.
+fn of<'f>(findings: &'f [Finding], check: &str) -> &'f Finding {
+    let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == check).collect();
+    assert_eq!(found.len(), 1, "{check}: {findings:?}");
+    found[0]
+}
+
+async fn examination_of_a_good_store_has_no_warning_of_its_own<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("sync", async |_: Notice<i64>| Ok(()));
+    let sweeper = sweeper.handler(ALERT_DEFINITION, async |_: Notice<Alert>| Ok(())).start().await.unwrap();
+    let findings = examined(&db).await;
+    sweeper.shutdown().await;
+    // Test servers have fast settings and no TLS.
+    let of_the_server = ["fsync", "innodb_flush_log_at_trx_commit", "sync_binlog", "tls"];
+    let bad = findings.iter().filter(|it| it.severity > Severity::Fine && !of_the_server.contains(&it.check));
+    assert_eq!(bad.collect::<Vec<_>>(), Vec::<&Finding>::new());
+    for check in
+        ["connection", "clock", "version", "migrations", "indexes", "privileges", "definitions", "dead_letters"]
+    {
+        assert_eq!(of(&findings, check).severity, Severity::Fine);
+    }
+    assert!(findings.is_sorted_by_key(|finding| std::cmp::Reverse(finding.severity)));
+    db.close().await;
+}
+
+async fn examination_finds_missing_tables_migrations_and_indexes<D: Database>() {
+    let (pool, cleanup) = D::create(2).await;
+    let empty = Outbox::new(pool.clone()).operator("alice").examine().await;
+    let missing = of(&empty, "migrations");
+    assert_eq!((missing.severity, missing.remedy.as_str()), (Severity::Problem, "solid-notify migrate"));
+    TestDb::<D>::over(Outbox::new(pool.clone()), pool, cleanup).close().await;
+
+    let db = TestDb::<D>::with_real_clock().await;
+    db.sql("DELETE FROM notify_schema WHERE version > 2").await;
+    db.sql(match <D::Db as sqlx::Database>::NAME {
+        "MySQL" => "DROP INDEX notify_msg_due ON notify_msg",
+        _ => "DROP INDEX notify_msg_due",
+    })
+    .await;
+    let findings = examined(&db).await;
+    assert_eq!(of(&findings, "migrations").severity, Severity::Problem);
+    let indexes = of(&findings, "indexes");
+    assert_eq!((indexes.severity, indexes.found.as_str()), (Severity::Problem, "missing or invalid: notify_msg_due"));
+    db.close().await;
+}
+
+async fn examination_finds_definitions_that_cannot_be_sent<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["good", "broken", "orphan"] {
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+    }
+    db.sql("UPDATE notify_def SET timeout = 'soon' WHERE name = 'broken'").await;
+    let findings = examined(&db).await;
+    let broken = of(&findings, "definitions");
+    assert_eq!(broken.severity, Severity::Problem);
+    assert!(broken.found.contains("broken") && broken.found.contains("soon"), "{broken:?}");
+    assert_eq!(of(&findings, "nodes").found, "no sweeper runs");
+
+    let handler = async |_: Notice<i64>| Ok(());
+    let sweeper = db.outbox.sweeper().handler("good", handler).handler("broken", handler).start().await.unwrap();
+    db.outbox.operator("alice").pause_all("a test").await.unwrap();
+    let findings = examined(&db).await;
+    sweeper.shutdown().await;
+    let handlers = of(&findings, "handlers");
+    assert_eq!(handlers.severity, Severity::Problem);
+    assert!(handlers.found.contains("orphan") && !handlers.found.contains("good"), "{handlers:?}");
+    assert_eq!(of(&findings, "pause").severity, Severity::Problem);
+    assert_eq!(of(&findings, "alerts").severity, Severity::Warning);
+    db.close().await;
+}
+
+async fn examination_finds_old_dead_letters<D: Database>() {
+    let clock = HandClock::new(Utc::now());
+    let db = TestDb::<D>::build(8, false, |builder| builder.clock(clock.clone())).await;
+    db.outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
+    add_notice(&mut tx, "sync", 1).await.unwrap();
+    tx.commit().await.unwrap();
+    let fails = async |_: Notice<i64>| Err(Failure::retry("down"));
+    db.outbox.sweeper().handler("sync", fails).run_until_idle().await.unwrap();
+    assert_eq!(of(&examined(&db).await, "dead_letters").severity, Severity::Fine);
+    clock.advance(Duration::from_hours(4 * 24));
+    let old = examined(&db).await;
+    let old = of(&old, "dead_letters");
+    assert!(old.severity == Severity::Warning && old.found.starts_with("1, the oldest from"), "{old:?}");
+    db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account() {
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use sqlx::{AssertSqlSafe, Executor};
+
+    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
+    let account = format!("reader_{schema}");
+    let script = format!(
+        "CREATE ROLE {account} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA {schema} TO {account};
+         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {account};
+         ALTER ROLE {account} SET synchronous_commit = off; ALTER ROLE {account} SET search_path = {schema};
+         ALTER ROLE {account} SET default_transaction_isolation = 'serializable'"
+    );
+    db.pool.execute(AssertSqlSafe(script)).await.unwrap();
+    let url = solid_notify_tests::databases::server_url("POSTGRES_URL");
+    let options: PgConnectOptions = url.parse().unwrap();
+    let pool = PgPoolOptions::new().connect_lazy_with(options.username(&account).password("x"));
+    let outbox = Outbox::new(pool);
+    let findings = outbox.operator("alice").examine().await;
+    outbox.pool().close().await;
+    assert_eq!(of(&findings, "synchronous_commit").severity, Severity::Problem);
+    assert_eq!(of(&findings, "isolation").found, "serializable");
+    let rights = of(&findings, "privileges");
+    assert_eq!(rights.severity, Severity::Warning);
+    assert!(
+        rights.found.starts_with("this account may read; it may not add (") && rights.found.contains("send ("),
+        "{rights:?}"
+    );
+    db.pool.execute(AssertSqlSafe(format!("DROP OWNED BY {account}; DROP ROLE {account}"))).await.unwrap();
+    db.close().await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn examination_on_mysql_finds_a_mode_that_cuts_values() {
+    use sqlx::Executor;
+
+    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    let lax = sqlx::mysql::MySqlPoolOptions::new().after_connect(|conn, _| {
+        Box::pin(async move { conn.execute("SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'").await.map(drop) })
+    });
+    let outbox = Outbox::new(lax.connect_lazy_with((*db.pool.connect_options()).clone()));
+    let findings = outbox.operator("alice").examine().await;
+    outbox.pool().close().await;
+    assert_eq!(of(&findings, "sql_mode").severity, Severity::Problem);
+    db.close().await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn examination_on_sqlite_finds_files_that_a_power_failure_destroys() {
+    use sqlx::sqlite::{SqlitePoolOptions, SqliteSynchronous};
+
+    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
+    let options = (*db.pool.connect_options()).clone().synchronous(SqliteSynchronous::Off);
+    let outbox = Outbox::new(SqlitePoolOptions::new().connect_lazy_with(options));
+    let findings = outbox.operator("alice").examine().await;
+    outbox.pool().close().await;
+    assert_eq!(of(&findings, "synchronous").severity, Severity::Problem);
+    db.close().await;
+
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
+    let outbox = Outbox::new(pool);
+    outbox.migrate().await.unwrap();
+    let findings = outbox.operator("alice").examine().await;
+    assert_eq!(of(&findings, "journal_mode").found, "memory");
+}
+
+#[tokio::test]
+async fn examination_of_a_store_that_does_not_answer_is_one_problem() {
+    let options = "postgres://app@127.0.0.1:1/nothing".parse::<sqlx::postgres::PgConnectOptions>().unwrap();
+    let outbox = Outbox::new(sqlx::postgres::PgPoolOptions::new().connect_lazy_with(options));
+    let findings = outbox.operator("alice").examine().await;
+    assert_eq!((findings.len(), of(&findings, "connection").severity), (1, Severity::Problem));
+}

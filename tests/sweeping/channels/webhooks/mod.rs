@@ -1,0 +1,11 @@
+//! Webhooks: what a receiver gets, and what its responses mean, from friendly and from hostile receivers.
+
+mod addresses;
+mod auth;
+mod certificates;
+mod hostile;
+mod requests;
+mod results;
+mod sender;
+mod server;
+mod tls;

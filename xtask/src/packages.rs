@@ -1,0 +1,107 @@
+//! Packages that examples in Python and Node.js need: installs those of their lock files into `target/tools`.
+//!
+//! Which programs the examples need, and what to install, is left to [`crate::receivers`] and [`crate::services`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+/// One installation at a time, because tests of the same process may ask for the same packages.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
+/// A folder of examples: a folder for each language.
+pub(crate) struct Examples(pub(crate) &'static str);
+
+impl Examples {
+    /// Returns a command that runs a program in Python; installs its packages when they are missing.
+    pub(crate) fn python(&self, python: &Path, file: &str) -> Result<Command> {
+        let packages = self.installed("python", &["requirements.txt"], |folder| {
+            let mut install = Command::new(python);
+            install.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--root-user-action=ignore",
+            ]);
+            install.args(["--require-hashes", "--only-binary", ":all:", "--requirement", "requirements.txt"]);
+            install.arg("--target").arg(folder.join("packages"));
+            install
+        })?;
+        let mut program = Command::new(python);
+        program.arg(self.sources("python").join(file)).env("PYTHONPATH", packages.join("packages"));
+        Ok(program)
+    }
+
+    /// Returns a command that runs a program in Node.js, as [`Examples::python`].
+    pub(crate) fn node(&self, node: &Path, npm: &Path, file: &str) -> Result<Command> {
+        let packages = self.installed("node", &["package.json", "package-lock.json"], |_| {
+            let mut install = Command::new(npm);
+            install.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
+            install
+        })?;
+        let mut program = Command::new(node);
+        program.arg(self.sources("node").join(file)).env("NODE_PATH", packages.join("node_modules"));
+        Ok(program)
+    }
+
+    /// The folder of a language.
+    pub(crate) fn sources(&self, language: &str) -> PathBuf {
+        root().join("examples").join(self.0).join(language)
+    }
+
+    /// Returns the folder with the packages of these lists; runs `install` there when the lists have changed since the last time.
+    fn installed(&self, language: &str, lists: &[&str], install: impl FnOnce(&Path) -> Command) -> Result<PathBuf> {
+        let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = root().join("target/tools").join(self.0).join(language);
+        let done = folder.join("installed");
+        let mut wanted = String::new();
+        for list in lists {
+            let path = self.sources(language).join(list);
+            wanted += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        }
+        if fs::read_to_string(&done).is_ok_and(|installed| installed == wanted) {
+            return Ok(folder);
+        }
+        let _ = fs::remove_dir_all(&folder);
+        let cannot = || format!("cannot install packages into {}", folder.display());
+        fs::create_dir_all(&folder).with_context(cannot)?;
+        for list in lists {
+            fs::copy(self.sources(language).join(list), folder.join(list)).with_context(cannot)?;
+        }
+        let output = install(&folder).current_dir(&folder).output().with_context(cannot)?;
+        if !output.status.success() {
+            bail!(
+                "{}: connect to the network and try again\n{}",
+                cannot(),
+                String::from_utf8_lossy(&output.stderr).trim_end()
+            );
+        }
+        fs::write(done, wanted).with_context(cannot)?;
+        Ok(folder)
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_files_name_no_host_and_have_hashes() -> Result<()> {
+        for examples in [Examples("receivers"), Examples("services")] {
+            let npm = fs::read_to_string(examples.sources("node").join("package-lock.json"))?;
+            let pip = fs::read_to_string(examples.sources("python").join("requirements.txt"))?;
+            assert!(!npm.contains("://") && !pip.contains("://"));
+            assert!(npm.contains("\"integrity\": \"sha512-") && pip.contains("--hash=sha256:"));
+        }
+        Ok(())
+    }
+}
