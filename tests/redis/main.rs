@@ -1,6 +1,7 @@
 //! Redis, one server and a cluster: what is stored, damaged keys, outages, the network, failover, and timed tasks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod account;
 mod damage;
 mod encryption;
 mod examine;

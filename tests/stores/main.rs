@@ -20,6 +20,7 @@ mod plain_sql;
 mod plans;
 mod pooler;
 mod program;
+mod roles;
 mod transactions;
 mod versions;
 mod views;

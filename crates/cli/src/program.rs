@@ -21,9 +21,10 @@ use crate::commands::run::Run;
 use crate::commands::serve::Serve;
 use crate::commands::store::Database;
 use crate::commands::tasks::Task;
+use crate::commands::top::Top;
 use crate::commands::{
     add, alerts, bulk, circuit, context, dead, definition_edits, definition_files, definition_trials, definitions,
-    doctor, notices, observe, run, serve, shell, store, switch, tasks,
+    doctor, notices, observe, run, serve, shell, store, switch, tasks, top,
 };
 use crate::demo;
 use crate::exit::{Exit, Failure, HELP, Outcome};
@@ -51,6 +52,9 @@ enum Command {
         /// The database; that of the store without it
         #[arg(value_enum)]
         database: Option<Database>,
+        /// Print the roles instead: accounts for the owner of the tables, producers, sweepers and readers
+        #[arg(long)]
+        roles: bool,
     },
     /// Show whether the store answers, sweepers run, and what is not sent
     Health,
@@ -92,6 +96,8 @@ enum Command {
     Stats,
     /// Count attempts in steps of time
     Series(Series),
+    /// Watch nodes, alerts, counts and attempts on one screen
+    Top(Top),
     /// Timed tasks on Redis
     #[command(subcommand, arg_required_else_help = true)]
     Task(Task),
@@ -217,7 +223,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
     match command {
-        Command::Schema { database } => store::schema(&global, database),
+        Command::Schema { database, roles } => store::schema(&global, database, roles),
         Command::Context(command) => context::run(&global, command),
         Command::Serve(options) => serve::run(&global, options),
         Command::Demo => runtime()?.block_on(demo::run()),
@@ -257,6 +263,7 @@ async fn connected(session: &Session, command: Command) -> Outcome {
         Command::Nodes => observe::nodes(session).await,
         Command::Stats => observe::stats(session).await,
         Command::Series(series) => observe::series(session, series).await,
+        Command::Top(how) => top::top(session, how).await,
         Command::Task(command) => tasks::run(session, command).await,
         Command::Run(how) => run::run(session, how).await,
         // Those that need no store were run before.

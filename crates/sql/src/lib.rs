@@ -136,6 +136,12 @@ impl<DB: Dialect> Outbox<DB> {
         migrate::printed::<DB>()
     }
 
+    /// Returns a SQL script that creates the roles `notify_owner`, `notify_producer`, `notify_sweeper` and `notify_reader` with the rights
+    /// of their tasks, for the database that has the tables; its first lines say how to run it. `None` for SQLite, which has no accounts.
+    pub fn roles() -> Option<&'static str> {
+        DB::ROLES
+    }
+
     /// Returns the application's pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool

@@ -19,3 +19,4 @@ pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod switch;
 pub(crate) mod tasks;
+pub(crate) mod top;

@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::{Paused, SeenNode};
-use solid_notify::{AnyOutbox, Filter, Outbox};
+use solid_notify::sql::Dialect;
+use solid_notify::{AnyOutbox, Filter, NotifyDef, Outbox};
 
 use crate::contexts::{chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
@@ -30,8 +31,8 @@ pub(crate) enum Database {
     Sqlite,
 }
 
-/// Prints the schema, for tools that migrate by themselves. It connects to nothing.
-pub(crate) fn schema(global: &Global, database: Option<Database>) -> Outcome {
+/// Prints the schema, for tools that migrate by themselves, or the roles of its tables. It connects to nothing.
+pub(crate) fn schema(global: &Global, database: Option<Database>, roles: bool) -> Outcome {
     let database = match database {
         Some(database) => database,
         None => {
@@ -48,11 +49,19 @@ pub(crate) fn schema(global: &Global, database: Option<Database>) -> Outcome {
         }
     };
     line(&match database {
-        Database::Postgres => Outbox::<sqlx::Postgres>::schema(),
-        Database::Mysql => Outbox::<sqlx::MySql>::schema(),
-        Database::Sqlite => Outbox::<sqlx::Sqlite>::schema(),
+        Database::Postgres => script::<sqlx::Postgres>(roles)?,
+        Database::Mysql => script::<sqlx::MySql>(roles)?,
+        Database::Sqlite => script::<sqlx::Sqlite>(roles)?,
     })?;
     Ok(Exit::Done)
+}
+
+fn script<DB: Dialect>(roles: bool) -> Result<String, Failure> {
+    let no_accounts = || Failure::usage("SQLite has no accounts").next("limit who may open its file");
+    match roles {
+        true => Outbox::<DB>::roles().map(str::to_owned).ok_or_else(no_accounts),
+        false => Ok(Outbox::<DB>::schema()),
+    }
 }
 
 /// What `health` finds.
@@ -73,20 +82,26 @@ struct Health {
     dead_letters: u64,
 }
 
+/// Whether a living node can send notices of a definition.
+pub(crate) fn has_handler(row: &NotifyDef, nodes: &[SeenNode]) -> bool {
+    // A target has the handler of its definition.
+    row.target_of.is_some() || is_registered(row.handler_name(), nodes)
+}
+
+fn is_registered(handler: &str, nodes: &[SeenNode]) -> bool {
+    nodes.iter().any(|node| node.handlers.iter().any(|name| name == handler))
+}
+
 /// Shows whether the store answers, sweepers run, and what stands in the way of sending.
 pub(crate) async fn health(session: &Session) -> Outcome {
     let outbox: &AnyOutbox = &session.outbox;
     let states: Vec<_> = outbox.definitions().await?.into_iter().filter(|state| state.deleted().is_none()).collect();
     let nodes = session.operator.nodes().await?;
-    let handled = |name: &str| nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == name));
     let names = |chosen: &dyn Fn(&solid_notify::definition::DefinitionState) -> bool| {
         states.iter().filter(|state| chosen(state)).map(|state| state.row.name.clone()).collect::<Vec<_>>()
     };
-    // A target has the handler of its definition, which is in this list itself.
-    let without_handler = names(&|state| {
-        let is_alert = state.row.name == ALERT_DEFINITION;
-        state.row.enabled && !is_alert && state.row.target_of.is_none() && !handled(state.row.handler_name())
-    });
+    let without_handler =
+        names(&|state| state.row.enabled && state.row.name != ALERT_DEFINITION && !has_handler(&state.row, &nodes));
     let circuits = session.operator.circuits().await?;
     let dead_letters = session.operator.counts(&Filter::dead_letters()).await?;
     let mut health = Health {
@@ -98,7 +113,7 @@ pub(crate) async fn health(session: &Session) -> Outcome {
         refused_definitions: names(&|state| !state.refused_by.is_empty()),
         without_handler: if nodes.is_empty() { Vec::new() } else { without_handler },
         open_circuits: circuits.into_iter().filter(|at| at.open).map(|at| at.definition).collect(),
-        alerts_are_sent: handled(ALERT_DEFINITION),
+        alerts_are_sent: is_registered(ALERT_DEFINITION, &nodes),
         open_alerts: session.operator.open_alerts(1000).await?.len(),
         dead_letters: dead_letters.iter().map(|class| class.count.count).sum(),
         nodes,

@@ -41,6 +41,9 @@ pub trait Dialect: Database + sealed::Sealed {
     /// The schema, oldest migration first: (version, name, SQL).
     #[doc(hidden)]
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)];
+    /// The roles of the tables, where the database has accounts.
+    #[doc(hidden)]
+    const ROLES: Option<&'static str>;
 
     /// Runs a statement and returns all its rows.
     #[doc(hidden)]

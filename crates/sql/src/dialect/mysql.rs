@@ -26,6 +26,7 @@ impl Dialect for MySql {
         (3, "notify_ack", include_str!("../../migrations/mysql/0003_notify_ack.sql")),
         (4, "notify_views", include_str!("../../migrations/mysql/0004_notify_views.sql")),
     ];
+    const ROLES: Option<&'static str> = Some(include_str!("../../roles/mysql.sql"));
     // DDL commits implicitly here. The lock's name is server-wide, so it contains a digest of the database's name: it has at most
     // 64 characters. Not MD5, which MySQL 9 no longer has. By default a metadata lock is waited for a year, and all later
     // sessions queue behind that wait.

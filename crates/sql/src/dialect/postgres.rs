@@ -22,6 +22,7 @@ impl Dialect for Postgres {
         (3, "notify_ack", include_str!("../../migrations/postgres/0003_notify_ack.sql")),
         (4, "notify_views", include_str!("../../migrations/postgres/0004_notify_views.sql")),
     ];
+    const ROLES: Option<&'static str> = Some(include_str!("../../roles/postgres.sql"));
     // Settings of the transaction and not of the session, which also works behind a pooler that shares sessions. DDL that waits
     // for a lock blocks all later sessions, so it waits briefly and is retried. Where the search path finds the tables, new ones
     // are created beside them and not in a schema "$user" that appeared later.

@@ -21,6 +21,7 @@ impl Dialect for Sqlite {
         (3, "notify_ack", include_str!("../../migrations/sqlite/0003_notify_ack.sql")),
         (4, "notify_views", include_str!("../../migrations/sqlite/0004_notify_views.sql")),
     ];
+    const ROLES: Option<&'static str> = None;
     // BEGIN IMMEDIATE is the lock.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
 

@@ -1,0 +1,58 @@
+-- Roles of the notice tables, each with the rights of one task. Run it in the schema of the tables, after each migration, as a
+-- superuser or as an account that may create roles and owns the tables. It may run again at any time. For other names, replace the
+-- four names in this script.
+--
+--     notify_owner     migrates: owns the tables, and creates new ones in their schema
+--     notify_producer  adds notices, and marks idempotency keys of an inbox
+--     notify_sweeper   sends, and carries out the verbs of operators; it cannot change the schema
+--     notify_reader    reads everything, parameters included; a report needs SELECT on the three views alone
+--
+-- Then give a role to an account:
+--     CREATE ROLE shop LOGIN PASSWORD '…' IN ROLE notify_producer;
+DO $$
+DECLARE
+    name   text;
+    object record;
+    here   text := quote_ident(current_schema());
+BEGIN
+    FOREACH name IN ARRAY ARRAY['notify_owner', 'notify_producer', 'notify_sweeper', 'notify_reader'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+        END IF;
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', here, name);
+    END LOOP;
+    EXECUTE format('GRANT CREATE ON SCHEMA %s TO notify_owner', here);
+    -- The owner of a table owns its indexes and sequences.
+    FOR object IN
+        SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name
+        FROM pg_class c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND c.relname IN (
+            'notify_alert', 'notify_audit', 'notify_count', 'notify_def', 'notify_def_version', 'notify_inbox', 'notify_limit',
+            'notify_msg', 'notify_msg_history', 'notify_node', 'notify_schema', 'notify_series', 'notify_switch',
+            'notify_pending', 'notify_done', 'notify_error')
+        UNION ALL
+        SELECT 'FUNCTION', p.oid::regprocedure::text
+        FROM pg_proc p
+        WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN ('notify_add', 'notify_ack')
+    LOOP
+        EXECUTE format('ALTER %s %s OWNER TO notify_owner', object.kind, object.name);
+    END LOOP;
+END
+$$;
+
+GRANT SELECT ON notify_def TO notify_producer;
+-- UPDATE on a column, because unique_until_claimed locks the row that has the key, and a lock needs it. This column decides nothing.
+GRANT SELECT, INSERT, UPDATE (trace_context) ON notify_msg TO notify_producer;
+GRANT SELECT, INSERT ON notify_inbox TO notify_producer;
+
+GRANT SELECT ON notify_schema, notify_pending, notify_done, notify_error TO notify_sweeper;
+GRANT SELECT, INSERT ON notify_audit TO notify_sweeper;
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+    notify_alert, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg, notify_msg_history,
+    notify_node, notify_series, notify_switch
+TO notify_sweeper;
+
+GRANT SELECT ON
+    notify_alert, notify_audit, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,
+    notify_msg_history, notify_node, notify_schema, notify_series, notify_switch, notify_pending, notify_done, notify_error
+TO notify_reader;
