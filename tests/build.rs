@@ -1,7 +1,7 @@
-//! Turns the selection of databases (of brokers, mail, example receivers and services) into `cfg`s, so that a test which does not
+//! Turns the selection of databases (of brokers, mail, example receivers, services and checkers of files) into `cfg`s, so that a test which does not
 //! run does not print `ok`.
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "sqlite",
     "postgres",
     "mariadb",
@@ -14,6 +14,7 @@ const ALL: [&str; 12] = [
     "nats",
     "receivers",
     "services",
+    "deploy",
 ];
 
 fn main() {

@@ -1,6 +1,7 @@
 //! Packages that examples in Python and Node.js need: installs those of their lock files into `target/tools`.
 //!
-//! Which programs the examples need, and what to install, is left to [`crate::receivers`] and [`crate::services`].
+//! Which programs the examples need, and what to install, is left to [`crate::receivers`], [`crate::services`] and
+//! [`crate::deploy`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,15 @@ pub(crate) struct Examples(pub(crate) &'static str);
 impl Examples {
     /// Returns a command that runs a program in Python; installs its packages when they are missing.
     pub(crate) fn python(&self, python: &Path, file: &str) -> Result<Command> {
-        let packages = self.installed("python", &["requirements.txt"], |folder| {
+        let packages = self.python_packages(python)?;
+        let mut program = Command::new(python);
+        program.arg(self.sources("python").join(file)).env("PYTHONPATH", packages);
+        Ok(program)
+    }
+
+    /// Returns the folder of the packages in Python; installs them when they are missing. Their programs are in its folder `bin`.
+    pub(crate) fn python_packages(&self, python: &Path) -> Result<PathBuf> {
+        let folder = self.installed("python", &["requirements.txt"], |folder| {
             let mut install = Command::new(python);
             install.args([
                 "-m",
@@ -32,9 +41,7 @@ impl Examples {
             install.arg("--target").arg(folder.join("packages"));
             install
         })?;
-        let mut program = Command::new(python);
-        program.arg(self.sources("python").join(file)).env("PYTHONPATH", packages.join("packages"));
-        Ok(program)
+        Ok(folder.join("packages"))
     }
 
     /// Returns a command that runs a program in Node.js, as [`Examples::python`].
@@ -96,11 +103,13 @@ mod tests {
 
     #[test]
     fn lock_files_name_no_host_and_have_hashes() -> Result<()> {
-        for examples in [Examples("receivers"), Examples("services")] {
-            let npm = fs::read_to_string(examples.sources("node").join("package-lock.json"))?;
+        for examples in ["receivers", "services", "deploy"].map(Examples) {
             let pip = fs::read_to_string(examples.sources("python").join("requirements.txt"))?;
-            assert!(!npm.contains("://") && !pip.contains("://"));
-            assert!(npm.contains("\"integrity\": \"sha512-") && pip.contains("--hash=sha256:"));
+            assert!(!pip.contains("://") && pip.contains("--hash=sha256:"));
+        }
+        for examples in ["receivers", "services"].map(Examples) {
+            let npm = fs::read_to_string(examples.sources("node").join("package-lock.json"))?;
+            assert!(!npm.contains("://") && npm.contains("\"integrity\": \"sha512-"));
         }
         Ok(())
     }

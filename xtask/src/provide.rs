@@ -10,7 +10,7 @@ use xtask::clients::Client;
 use xtask::servers::docker::{self, Container};
 use xtask::servers::redis::Cluster;
 use xtask::servers::{Server, exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis, unstable};
-use xtask::{receivers, services};
+use xtask::{deploy, receivers, services};
 
 use crate::install;
 use crate::reach::reach;
@@ -178,8 +178,7 @@ impl Plan {
             Database::Redis | Database::RedisCluster => redis::is_installed(),
             Database::Rabbitmq => rabbitmq::is_installed(),
             Database::Nats => nats::is_installed(),
-            Database::Receivers => receivers::missing_packages().is_empty(),
-            Database::Services => services::missing_packages().is_empty(),
+            Database::Receivers | Database::Services | Database::Deploy => database.server_packages().is_empty(),
             Database::Sqlite => false,
         };
         if !facts.url && !facts.installed && database.how_to_install().is_some() {
@@ -212,13 +211,14 @@ impl Plan {
             (Database::Mysql, Some(Way::Installed)) => mysql::start().map(private),
             (Database::Pgbouncer, Some(Way::Installed)) => Ok(Source::ByTests),
             (Database::Receivers, Some(Way::Installed)) => {
-                receivers::python().and(receivers::node())?;
-                Ok(Source::ByTests)
+                receivers::python().and(receivers::node()).map(|_| Source::ByTests)
             }
             (Database::Services, Some(Way::Installed)) => {
                 services::python("with_psycopg.py").and(services::node("with_pg.js"))?;
-                services::php().and(services::java())?;
-                Ok(Source::ByTests)
+                services::php().and(services::java()).map(|_| Source::ByTests)
+            }
+            (Database::Deploy, Some(Way::Installed)) => {
+                deploy::systemd_analyze().and(deploy::checker("hadolint")).map(|_| Source::ByTests)
             }
             (Database::Mail, Some(Way::Installed)) => exim::start().map(private),
             (Database::Redis, Some(Way::Installed)) => redis::start().map(private),

@@ -20,13 +20,15 @@ pub const HOW_TO_INSTALL: &str = "Python 3 with pip, and Node.js with npm (Debia
 /// A program that is installed is left alone, because it may come from its maker's package: that of Node.js has npm, too, and excludes Debian's.
 #[must_use]
 pub fn missing_packages() -> Vec<&'static str> {
-    let pip = || Command::new("python3").args(["-m", "pip", "--version"]).output();
-    let parts = [
-        (pip().is_ok_and(|it| it.status.success()), &["python3", "python3-pip"][..]),
-        (program("node").is_ok(), &["nodejs"]),
-        (program("npm").is_ok(), &["npm"]),
-    ];
-    parts.iter().filter(|(installed, _)| !installed).flat_map(|(_, packages)| *packages).copied().collect()
+    let parts = [(program("node").is_ok(), "nodejs"), (program("npm").is_ok(), "npm")];
+    let node = parts.iter().filter(|(installed, _)| !installed).map(|(_, package)| *package);
+    missing_python().into_iter().chain(node).collect()
+}
+
+/// Returns the packages of Debian and Ubuntu that have Python and its installer, if they are missing.
+pub(crate) fn missing_python() -> Vec<&'static str> {
+    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
+    if pip.is_ok_and(|it| it.status.success()) { Vec::new() } else { vec!["python3", "python3-pip"] }
 }
 
 /// Returns a command that runs the receiver in Python; installs its packages when they are missing.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use xtask::clients::{self, Client};
 use xtask::servers::{exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis};
-use xtask::{receivers, services};
+use xtask::{deploy, receivers, services};
 
 /// A database that the workspace's tests know; or a broker or mail, whose servers are provided in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,12 @@ pub(crate) enum Database {
     Receivers,
     /// The example services in Python, Node.js, PHP and Java. The tests start them.
     Services,
+    /// What checks the files for systemd, Docker and Kubernetes. The tests start it.
+    Deploy,
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Sqlite,
         Self::Postgres,
         Self::Mariadb,
@@ -48,6 +50,7 @@ impl Database {
         Self::Nats,
         Self::Receivers,
         Self::Services,
+        Self::Deploy,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -64,13 +67,15 @@ impl Database {
             Self::Nats => "nats",
             Self::Receivers => "receivers",
             Self::Services => "services",
+            Self::Deploy => "deploy",
         }
     }
 
-    /// The variable with the server's URL. SQLite has no server; PgBouncer, the receivers and the services are started by tests.
+    /// The variable with the server's URL. SQLite has no server; PgBouncer, the receivers, the services and the checkers are started by
+    /// tests.
     pub(crate) fn url_variable(self) -> Option<&'static str> {
         match self {
-            Self::Sqlite | Self::Pgbouncer | Self::Receivers | Self::Services => None,
+            Self::Sqlite | Self::Pgbouncer | Self::Receivers | Self::Services | Self::Deploy => None,
             Self::Postgres => Some("POSTGRES_URL"),
             Self::Mariadb => Some("MARIADB_URL"),
             Self::Mysql => Some("MYSQL_URL"),
@@ -95,6 +100,7 @@ impl Database {
             Self::Nats => Some(nats::HOW_TO_INSTALL),
             Self::Receivers => Some(receivers::HOW_TO_INSTALL),
             Self::Services => Some(services::HOW_TO_INSTALL),
+            Self::Deploy => Some(deploy::HOW_TO_INSTALL),
             Self::Sqlite => None,
         }
     }
@@ -111,6 +117,7 @@ impl Database {
             Self::Nats => vec!["nats-server"],
             Self::Receivers => receivers::missing_packages(),
             Self::Services => services::missing_packages(),
+            Self::Deploy => deploy::missing_packages(),
             Self::Sqlite | Self::Mysql | Self::Pgbouncer => Vec::new(),
         }
     }
@@ -134,7 +141,8 @@ impl Database {
             | Self::Rabbitmq
             | Self::Nats
             | Self::Receivers
-            | Self::Services => None,
+            | Self::Services
+            | Self::Deploy => None,
         }
     }
 }
@@ -182,7 +190,8 @@ mod tests {
 
     #[test]
     fn all_databases_are_chosen_without_names() {
-        let names = "sqlite,postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster,rabbitmq,nats,receivers,services";
+        let names =
+            "sqlite,postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster,rabbitmq,nats,receivers,services,deploy";
         assert_eq!(Selection::new(&[]).names(), names);
     }
 
