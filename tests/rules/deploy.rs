@@ -96,7 +96,7 @@ fn configuration_is_accepted_by_the_program_and_is_that_of_kubernetes() {
 
 #[test]
 fn program_is_where_the_files_look_for_it() {
-    let built = "target/release/solid-notify /usr/local/bin/solid-notify";
+    let built = "target/dist/solid-notify /usr/local/bin/solid-notify";
     assert!(text("Dockerfile").contains(built));
     assert!(text(UNIT).contains("ExecStart=/usr/local/bin/solid-notify serve"));
     assert!(Path::new(&file("../../Cargo.lock")).exists(), "the build of the image is --locked");

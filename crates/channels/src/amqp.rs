@@ -8,8 +8,11 @@ mod replies;
 mod reply;
 mod send;
 
+use std::sync::Arc;
+
 use solid_notify_core::AnyOutbox;
 use solid_notify_sweeper::HandlerResult;
+use tokio::sync::Notify;
 
 use self::broker::Broker;
 pub use self::config::AmqpConfig;
@@ -39,6 +42,8 @@ use crate::channel::{AnyNotice, Channel};
 #[derive(Default)]
 pub struct Amqp {
     brokers: Clients<Broker>,
+    /// A configuration with a `reply_queue` was read.
+    has_read: Arc<Notify>,
 }
 
 impl Amqp {
@@ -54,7 +59,7 @@ impl Amqp {
     /// publish.
     #[must_use = "dropped, it receives no more replies"]
     pub fn replies(&self, outbox: &AnyOutbox) -> Replies {
-        Replies::start(outbox.clone())
+        Replies::start(outbox.clone(), Arc::clone(&self.has_read))
     }
 }
 
@@ -65,6 +70,9 @@ impl Channel for Amqp {
 
     fn prepare(&self, config: AmqpConfig) -> Result<Prepared, String> {
         config.check()?;
+        if config.reply_queue.is_some() {
+            self.has_read.notify_one();
+        }
         Ok(Prepared { config, broker: Default::default() })
     }
 

@@ -14,16 +14,18 @@ use lapin::types::FieldTable;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::{AnyOutbox, NotifyDef};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::broker::Broker;
 use super::config::{AmqpConfig, NAME, Name};
 use super::reply::{Handled, Reply};
 use crate::brokers::{Clients, Current};
 
-/// Time between two readings of the definitions.
-const READ_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two readings of the definitions. A sweeper in this process announces a queue before that, so this is for rows whose
+/// notices another process sends, and for queues that no row names any more.
+const READ_INTERVAL: Duration = Duration::from_secs(30);
 /// The first and the longest wait after a failure.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// How many replies a consumer gets before it has acked one, and how many of them it stores at the same time.
@@ -48,8 +50,9 @@ impl Drop for Running {
 }
 
 impl Replies {
-    pub(super) fn start(outbox: AnyOutbox) -> Self {
-        Self { _task: Running(tokio::spawn(receive(outbox))) }
+    /// Reads the definitions now, and whenever a configuration with a `reply_queue` was read.
+    pub(super) fn start(outbox: AnyOutbox, has_read: Arc<Notify>) -> Self {
+        Self { _task: Running(tokio::spawn(receive(outbox, has_read))) }
     }
 }
 
@@ -57,7 +60,7 @@ impl Replies {
 type Source = (String, Name);
 
 /// Keeps a consumer for each source that the definitions name.
-async fn receive(outbox: AnyOutbox) {
+async fn receive(outbox: AnyOutbox, has_read: Arc<Notify>) {
     let clients: Arc<Clients<Broker>> = Arc::default();
     let mut consumers: BTreeMap<Source, Running> = BTreeMap::new();
     loop {
@@ -76,7 +79,7 @@ async fn receive(outbox: AnyOutbox) {
             }
             Err(error) => tracing::warn!(%error, "cannot read which definitions have a queue for replies"),
         }
-        sleep(READ_INTERVAL).await;
+        let _ = timeout(READ_INTERVAL, has_read.notified()).await;
     }
 }
 

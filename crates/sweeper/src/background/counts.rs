@@ -4,7 +4,7 @@
 //! All nodes show it because a gauge cannot be removed: a gauge shown by one node alone would keep its last value when that
 //! node stops counting. All nodes show the same values, so dashboards take the maximum and not the sum.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +20,12 @@ use crate::worker::Worker;
 const SHORTEST: Duration = Duration::from_secs(1);
 /// Reading the snapshot takes at most a twentieth of the time.
 const SHARE: u32 = 20;
-/// How many definitions a node counts after one look, the longest waiting first. 10,000 idle definitions are each counted
-/// every few minutes, which costs the database at most 300 short statements a second.
-const AT_ONCE: usize = 100;
+/// How many definitions a node counts after one look, of those that were not counted yet or had live notices.
+const BUSY_AT_ONCE: usize = 100;
+/// How many others, and the shortest pause between two looks for them alone. Up to 300 of them are each counted every 30 s, 1,000 every
+/// 100 s: at the pace of busy ones their counts would be most of what an idle process does.
+const IDLE_AT_ONCE: usize = 50;
+const IDLE_PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn counts_loop(worker: Arc<Worker>) {
     let mut gauges = Gauges::default();
@@ -36,14 +39,15 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
             () = worker.signals.stopped() => break,
             snapshot = snapshot(&worker) => match snapshot {
                 Ok((snapshot, reading)) => {
-                    gauges.show(&snapshot);
+                    gauges.show(&snapshot, every);
                     let now: BTreeSet<i64> = worker.definitions().piles(&snapshot).into_keys().collect();
                     if !now.is_subset(&piles) {
                         // The heartbeat raises the alert.
                         worker.signals.beat_soon();
                     }
                     piles = now;
-                    let next = snapshot.iter().map(|row| row.due_in).min().unwrap_or(every);
+                    let pause = |row: &DefinitionCounts| if is_idle(row) { row.due_in.max(IDLE_PAUSE) } else { row.due_in };
+                    let next = snapshot.iter().map(pause).min().unwrap_or(every);
                     next.clamp(SHORTEST.min(every), every).max(SHARE * reading)
                 }
                 Err(error) => {
@@ -67,9 +71,7 @@ async fn snapshot(worker: &Worker) -> Result<(Vec<DefinitionCounts>, Duration), 
     let mut snapshot = store.counts().await?;
     let reading = began.elapsed();
     let mut counted = false;
-    let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
-    due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
-    for row in due.into_iter().take(AT_ONCE) {
+    for row in due(&snapshot) {
         match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, worker.settings.count_interval)).await {
             Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
             // The other definitions are counted all the same.
@@ -88,34 +90,60 @@ async fn snapshot(worker: &Worker) -> Result<(Vec<DefinitionCounts>, Duration), 
     Ok((snapshot, reading))
 }
 
+/// Returns the definitions to count now, of each kind the longest waiting first.
+fn due(snapshot: &[DefinitionCounts]) -> impl Iterator<Item = &DefinitionCounts> {
+    let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
+    due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
+    let (idle, busy): (Vec<_>, Vec<_>) = due.into_iter().partition(|row| is_idle(row));
+    busy.into_iter().take(BUSY_AT_ONCE).chain(idle.into_iter().take(IDLE_AT_ONCE))
+}
+
+/// Whether it had no live notice when it was counted last.
+fn is_idle(row: &DefinitionCounts) -> bool {
+    row.taken.as_ref().is_some_and(|(counts, _)| counts.live() == 0)
+}
+
 /// The gauges of a node.
 #[derive(Default)]
 struct Gauges {
-    /// The definitions whose gauges this node shows.
-    shown: BTreeSet<String>,
+    /// What this node shows of each definition. A gauge is set when its value has changed, because setting those of 1,000 definitions
+    /// at each look would be an eighth of what an idle process does.
+    shown: BTreeMap<String, Shown>,
+    /// When all of them were set last. They are set regularly, because a recorder may remove what is not.
+    all_set: Option<Instant>,
 }
 
+/// The counts of a definition, and how long its oldest notice had been due.
+type Shown = (NoticeCounts, Duration);
+
 impl Gauges {
-    fn show(&mut self, snapshot: &[DefinitionCounts]) {
-        let mut now = BTreeSet::new();
-        let mut age = Duration::ZERO;
-        for row in snapshot {
-            let Some((counts, _)) = &row.taken else { continue };
-            set(&row.definition, counts, row.oldest_due_for());
-            age = age.max(row.age);
-            now.insert(row.definition.clone());
+    fn show(&mut self, snapshot: &[DefinitionCounts], every: Duration) {
+        let all = self.all_set.is_none_or(|at| at.elapsed() >= every);
+        if all {
+            self.all_set = Some(Instant::now());
+        }
+        let counted = |row: &DefinitionCounts| {
+            let (counts, _) = row.taken.as_ref()?;
+            Some((row.definition.clone(), (counts.clone(), row.oldest_due_for())))
+        };
+        let now: BTreeMap<String, Shown> = snapshot.iter().filter_map(counted).collect();
+        for (definition, shown) in &now {
+            if all || self.shown.get(definition) != Some(shown) {
+                set(definition, shown);
+            }
         }
         // Definitions that were renamed or purged show zero under their old name.
-        for gone in self.shown.difference(&now) {
-            set(gone, &NoticeCounts::default(), Duration::ZERO);
+        for gone in self.shown.keys().filter(|definition| !now.contains_key(*definition)) {
+            set(gone, &Shown::default());
         }
-        metrics::gauge!(names::COUNTS_AGE).set(age.as_secs_f64());
+        let ages = snapshot.iter().filter(|row| row.taken.is_some()).map(|row| row.age);
+        metrics::gauge!(names::COUNTS_AGE).set(ages.max().unwrap_or_default().as_secs_f64());
         self.shown = now;
     }
 }
 
 #[allow(clippy::cast_precision_loss)] // Gauges are floats, and exact up to 2^53.
-fn set(definition: &str, counts: &NoticeCounts, oldest_due: Duration) {
+fn set(definition: &str, (counts, oldest_due): &Shown) {
     let live = [
         ("not_sent", counts.not_sent),
         ("failed", counts.failed),
@@ -127,4 +155,28 @@ fn set(definition: &str, counts: &NoticeCounts, oldest_due: Duration) {
     }
     metrics::gauge!(names::DEAD_LETTERS, "definition" => definition.to_owned()).set(counts.dead_letters as f64);
     metrics::gauge!(names::OLDEST_DUE, "definition" => definition.to_owned()).set(oldest_due.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeDelta, Utc};
+
+    use super::*;
+
+    #[test]
+    fn busy_definitions_are_counted_before_idle_ones_use_up_the_time() {
+        let now = Utc::now();
+        let row = |id: i64, live: u64, age: i64| {
+            let mut counts = NoticeCounts::default();
+            counts.not_sent = live;
+            let taken = (age > 0).then_some((counts, now - TimeDelta::seconds(age)));
+            DefinitionCounts::new((id, id.to_string()), taken, Some(now), now)
+        };
+        let idle = (1..=1000).map(|id| row(id, 0, 1000 + id));
+        let snapshot: Vec<_> = idle.chain([row(2001, 5, 30), row(2002, 1, 31), row(2003, 0, 0)]).collect();
+        let ids: Vec<i64> = due(&snapshot).map(|row| row.def_id).collect();
+        // The one that was not counted yet may be busy.
+        let expected: Vec<i64> = [2003, 2002, 2001].into_iter().chain((951..=1000).rev()).collect();
+        assert_eq!(ids, expected);
+    }
 }

@@ -30,6 +30,8 @@ const RELOAD_PAUSE: Duration = Duration::from_millis(100);
 /// Looks and readings that are requested again and again, for instance by each acknowledgement, take at most a tenth of the
 /// time.
 const SHARE: u32 = 10;
+/// Readings that nothing requests take at most a hundredth of it, as far as [`RELOAD_INTERVAL`] allows.
+const IDLE_SHARE: u32 = 100;
 
 pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut wakes = worker.outbox.engine().wakes();
@@ -47,7 +49,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         }
         // With thousands of definitions a reading takes long. An edit still takes effect within five seconds.
         let reload_pause = RELOAD_PAUSE.max(SHARE * reading).min(RELOAD_INTERVAL);
-        let reload_interval = RELOAD_INTERVAL.max(SHARE * reading).min(2 * RELOAD_INTERVAL);
+        let reload_interval = RELOAD_INTERVAL.max(IDLE_SHARE * reading).min(2 * RELOAD_INTERVAL);
         let round = async {
             recover(&worker).await?;
             // Applications may wake the sweeper with each commit.

@@ -170,7 +170,7 @@ impl Screen {
             let row = Row::new(cells);
             if line.state.is_some() { row.yellow() } else { row }
         });
-        let width = |name: &&str| Constraint::Length(u16::try_from(name.len()).unwrap_or(10).max(9));
+        let width = |name: &&str| Constraint::Length(u16::try_from(name.len()).unwrap_or(10).max(10));
         let widths = [Constraint::Fill(1)].into_iter().chain(COLUMNS[1..].iter().map(width));
         let table = Table::new(rows, widths.collect::<Vec<_>>())
             .header(Row::new(header).bold())
