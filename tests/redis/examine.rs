@@ -27,5 +27,6 @@ async fn private_redis_is_examined_for_eviction_and_persistence() {
         let findings = examined().await;
         assert_eq!(severity(&findings, check), Some(expected), "{setting} {value}: {findings:?}");
         assert_eq!(severity(&findings, "version"), Some(Severity::Fine));
+        assert_eq!(severity(&findings, "tls"), Some(Severity::Warning));
     }
 }

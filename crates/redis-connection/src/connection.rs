@@ -65,9 +65,10 @@ impl RedisBuilder {
         if self.prefix.is_empty() || !self.prefix.chars().all(fits) {
             return Err(Error::Prefix { prefix: self.prefix });
         }
+        let is_encrypted = self.urls.iter().all(|url| url.starts_with("rediss:"));
         let target = Target { urls: self.urls, timeout: self.timeout };
         let line = Line::open(target).await.map_err(Error::redis("connecting to Redis"))?;
-        let redis = Redis { line: Arc::new(line), prefix: self.prefix, clock: None };
+        let redis = Redis { line: Arc::new(line), prefix: self.prefix, is_encrypted, clock: None };
         if !self.allow_eviction {
             redis.refuse_eviction().await?;
         }
@@ -81,6 +82,7 @@ impl RedisBuilder {
 pub struct Redis {
     line: Arc<Line>,
     prefix: String,
+    is_encrypted: bool,
     clock: Option<Arc<Clock>>,
 }
 
@@ -95,7 +97,7 @@ impl std::fmt::Debug for Redis {
 
 impl Redis {
     /// Connects with the default settings. `url` is `redis://host:port` or, with the feature `tls`, `rediss://…`. For a cluster,
-    /// give a few of its nodes, separated by commas.
+    /// give a few of its nodes, separated by commas. `?prefix=shop` at the end of a URL is the [prefix](RedisBuilder::prefix).
     ///
     /// # Errors
     /// As [`RedisBuilder::connect`].
@@ -105,14 +107,20 @@ impl Redis {
 
     /// Returns the settings of a connection to `url`.
     pub fn builder(url: &str) -> RedisBuilder {
-        let urls = url.split(',').map(|url| url.trim().to_owned()).collect();
-        let timeout = Duration::from_secs(10);
-        RedisBuilder { urls, prefix: "notify".to_owned(), timeout, allow_eviction: false }
+        let mut prefix = None;
+        let urls = url.split(',').map(|url| without_prefix(url.trim(), &mut prefix)).collect();
+        let prefix = prefix.unwrap_or_else(|| "notify".to_owned());
+        RedisBuilder { urls, prefix, timeout: Duration::from_secs(10), allow_eviction: false }
     }
 
     /// Returns the prefix of the keys.
     pub fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Returns whether each of its URLs demands TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 
     /// Returns the same connection, whose scripts use the time of this clock instead of the server's.
@@ -242,6 +250,19 @@ impl Redis {
     }
 }
 
+/// Returns a URL without the parameter `prefix` of its query, which the client does not know.
+fn without_prefix(url: &str, prefix: &mut Option<String>) -> String {
+    let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
+    let mut kept = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.strip_prefix("prefix=") {
+            Some(name) => *prefix = Some(name.to_owned()),
+            None => kept.push(parameter),
+        }
+    }
+    if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
+}
+
 /// All that a script is given.
 #[derive(Serialize)]
 struct Given<'a, T> {
@@ -267,6 +288,22 @@ static NOW: Script = Script::new(&[include_str!("now.lua")]);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prefix_may_be_a_parameter_of_the_url() {
+        let read = |url: &str| {
+            let builder = Redis::builder(url);
+            (builder.urls, builder.prefix)
+        };
+        let one = |url: &str| vec![url.to_owned()];
+        assert_eq!(read("redis://db/1?prefix=shop"), (one("redis://db/1"), "shop".to_owned()));
+        assert_eq!(read("redis://db?protocol=resp3&prefix=a.b"), (one("redis://db?protocol=resp3"), "a.b".to_owned()));
+        assert_eq!(read("redis://db?protocol=resp3"), (one("redis://db?protocol=resp3"), "notify".to_owned()));
+        let cluster = vec!["redis://a".to_owned(), "redis://b".to_owned()];
+        assert_eq!(read("redis://a,redis://b?prefix=shop"), (cluster, "shop".to_owned()));
+        // An empty one is refused by `connect`.
+        assert_eq!(read("redis://db?prefix=").1, "");
+    }
 
     #[test]
     fn debug_output_of_the_builder_shows_no_password() {

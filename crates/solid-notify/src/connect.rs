@@ -29,7 +29,7 @@ pub enum ConnectedOutbox {
     /// `sqlite:`.
     #[cfg(feature = "sqlite")]
     Sqlite(crate::Outbox<sqlx::Sqlite>),
-    /// `redis://` or `rediss://`; of a cluster a few nodes, separated by commas.
+    /// `redis://` or `rediss://`; of a cluster a few nodes, separated by commas. `?prefix=shop` is the prefix of the keys.
     #[cfg(feature = "redis")]
     Redis(crate::redis::RedisOutbox),
 }

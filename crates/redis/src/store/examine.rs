@@ -89,9 +89,22 @@ const CHECKS: [Check; 6] = [
     },
 ];
 
+/// Redis does not say where a connection comes from, so one on the same machine is judged like any other.
+fn tls(is_encrypted: bool) -> Finding {
+    match is_encrypted {
+        true => Finding::fine("tls", "rediss://"),
+        false => Finding::warning(
+            "tls",
+            "the connection is not encrypted",
+            "parameters and passwords can be read on the network, unless the server is on this machine",
+            "let the URL begin with rediss://",
+        ),
+    }
+}
+
 impl RedisStore {
     pub(crate) async fn examine_servers(&self) -> Result<Vec<Finding>, StoreError> {
-        let mut findings = Vec::new();
+        let mut findings = vec![tls(self.redis.is_encrypted())];
         for check in CHECKS {
             let values = self.redis.server_info(check.field).await.map_err(|error| fault(DOING, error))?;
             // The worst of all servers. A field that no server has is not applicable.
