@@ -60,6 +60,36 @@ async fn mail_and_chats_are_set_up_as_the_book_says() {
     alerting(&outbox, &config).unwrap().start().await.unwrap().shutdown().await;
 }
 
+/// The web service of the book, with alerts.
+mod service {
+    use solid_notify::HandlerResult;
+
+    use super::*;
+
+    const SHIP_ORDER: &str = "ship_order";
+
+    #[derive(Clone)]
+    struct Warehouse;
+
+    async fn ship(_: Warehouse, _: Notice<i64>) -> HandlerResult {
+        Ok(())
+    }
+
+    // [service]
+    /// The handlers of the service, and that of alerts.
+    fn handlers(outbox: &AnyOutbox, warehouse: Warehouse, alerts: AlertChannels) -> SweeperBuilder {
+        outbox.sweeper().handler_with(SHIP_ORDER, warehouse, ship).handler_type(ALERT_DEFINITION, alerts)
+    }
+    // [end]
+
+    #[tokio::test]
+    async fn service_with_alerts_starts() {
+        let outbox = MemoryOutbox::new();
+        let alerts = by_default("https://slack.example.org/services/T/B/x").unwrap();
+        handlers(&outbox, Warehouse, alerts).start().await.unwrap().shutdown().await;
+    }
+}
+
 fn by_default(slack_url: &str) -> Result<AlertChannels, Box<dyn Error>> {
     // [by_default]
     let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).default_chat("ops").build()?;
