@@ -3,6 +3,7 @@
 //! Only the command line is here. The README beside it describes the measurements and why they are fair.
 
 mod databases;
+mod idle;
 mod notice;
 mod ours;
 mod processor_time;
@@ -68,6 +69,21 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Measures what `solid-notify serve` costs with 1,000 definitions and nothing to send.
+    Idle {
+        /// The program.
+        #[arg(long)]
+        program: PathBuf,
+        /// postgres or sqlite.
+        #[arg(long, default_value = "postgres")]
+        db: Product,
+        /// Ten definitions, for a second, and compares no target: whether it works, not what it costs.
+        #[arg(long)]
+        quick: bool,
+        /// Fail when a target is missed.
+        #[arg(long)]
+        check: bool,
+    },
     /// Sends a backlog, for the process that measures it.
     #[command(hide = true)]
     SweepChild {
@@ -123,6 +139,11 @@ fn main() -> Result<ExitCode> {
         }
         Command::Webhook { repetitions, quick, check } => {
             let reached = runtime()?.block_on(webhooks::measure(repetitions, quick))?;
+            Ok(if check && !reached && !quick { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        Command::Idle { program, db, quick, check } => {
+            let site = Site::open(db)?;
+            let reached = runtime()?.block_on(idle::measure(&site, &program, quick))?;
             Ok(if check && !reached && !quick { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Command::SweepChild { db, address } => {
