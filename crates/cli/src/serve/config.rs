@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderName;
 use solid_notify::ack::TokenKeys;
 use solid_notify::cipher::ParamKey;
 use tracing_subscriber::EnvFilter;
@@ -72,7 +73,7 @@ pub(crate) struct ParamKeyRef {
     value: Secret,
 }
 
-/// Settings of every sweeper.
+/// Settings of every sweeper, and of its acks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sweeper {
     pub(crate) node: Option<String>,
@@ -80,6 +81,8 @@ pub(crate) struct Sweeper {
     pub(crate) poll_interval: Option<Duration>,
     pub(crate) shutdown_grace: Duration,
     pub(crate) base_url: Option<String>,
+    /// The header in which a proxy puts the address of a receiver.
+    pub(crate) peer_header: Option<HeaderName>,
 }
 
 /// What options and variables say; they come before the file.
@@ -116,6 +119,9 @@ fn read(mut root: Section<'_, '_>, overrides: &Overrides) -> Option<Config> {
         Ok(url) if ["http", "https"].contains(&url.scheme()) => Ok(text.to_owned()),
         _ => Err("expected a URL such as \"https://notify.example.org\"".to_owned()),
     });
+    let peer_header = http.text("peer_header", |text| {
+        text.parse().map_err(|_| "expected the name of a header, such as \"x-real-ip\"".to_owned())
+    });
     http.end();
 
     let mut log = root.section("log");
@@ -134,6 +140,7 @@ fn read(mut root: Section<'_, '_>, overrides: &Overrides) -> Option<Config> {
         poll_interval: sweeper.text("poll_interval", duration),
         shutdown_grace: sweeper.text("shutdown_grace", times::duration).unwrap_or(SHUTDOWN_GRACE),
         base_url,
+        peer_header,
     };
     // It is known also where an option comes before it.
     let _ = sweeper.text("node", not_blank);
@@ -295,6 +302,7 @@ mod tests {
             ),
             ("[databases.a]\nurl = 'sqlite:a'\nparam_keys = ['env:PATH']", "expected an id and a reference"),
             ("[sweeper]\npoll_interval = '0s'", "sweeper.poll_interval: expected more than nothing"),
+            ("[http]\npeer_header = 'x real ip'", "http.peer_header: expected the name of a header"),
             ("[http]\nbase_url = 'ftp://x'", "http.base_url: expected a URL such as"),
             ("[alerts]\ndefault_chats = ['ops']", "alerts.default_chats: there is no table [alerts.chats.ops]"),
             ("[alerts]\ndefault_email = ['a@b.org']", "alerts.default_email: mails need a server"),

@@ -183,7 +183,7 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
         outbox.use_param_cipher(Arc::new(keys.map_err(text)?));
     }
     let (mut sweeper, replies) = database.sending.sweeper(&outbox).map_err(text)?;
-    let config::Sweeper { node, max_running, poll_interval, shutdown_grace, base_url } = &database.sweeper;
+    let config::Sweeper { node, max_running, poll_interval, shutdown_grace, base_url, peer_header } = &database.sweeper;
     sweeper = sweeper.shutdown_grace(*shutdown_grace);
     if let Some(node) = node {
         sweeper = sweeper.node_name(node);
@@ -200,7 +200,11 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     let started = sweeper.start().await.map_err(|error| {
         format!("{error}; if tables are missing, `solid-notify migrate` or migrate = true creates them")
     })?;
-    Ok((started, replies, AckRouter::new(&outbox).into_router()))
+    let mut acks = AckRouter::new(&outbox);
+    if let Some(header) = peer_header.clone() {
+        acks = acks.peer_by(move |parts| parts.headers.get(&header)?.to_str().ok()?.trim().parse().ok());
+    }
+    Ok((started, replies, acks.into_router()))
 }
 
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {

@@ -1,5 +1,6 @@
 //! Probes, metrics, and acks.
 
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use solid_notify::operate::Filter;
 
@@ -96,4 +97,26 @@ async fn the_only_database_has_acks_without_its_name() {
         let (status, body) = (sent.status().as_u16(), sent.text().await.unwrap());
         assert!([400, 403, 500].contains(&status) && body.contains("\"result\""), "{path}: {status} {body}");
     }
+}
+
+#[tokio::test]
+async fn acks_are_limited_by_the_address_that_the_proxy_names() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let file = site.path("serve.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("[http]\n", "[http]\npeer_header = 'x-real-ip'\n");
+    std::fs::write(file, text).unwrap();
+    let serve = site.serve().await;
+    serve.ready("/readyz").await;
+    let client = reqwest::Client::new();
+    let refused = async |addresses: Vec<String>| {
+        let post = |address| client.post(format!("http://{}/ack", serve.address)).header("x-real-ip", address);
+        let statuses = addresses.into_iter().map(|address| async { post(address).send().await.unwrap().status() });
+        let statuses: Vec<_> = futures_util::stream::iter(statuses).buffer_unordered(50).collect().await;
+        statuses.into_iter().filter(|status| status.as_u16() == 429).count()
+    };
+    assert_eq!(refused((0..200).map(|number| format!("192.0.2.{number}")).collect()).await, 0);
+    // At 100 a second; a slow machine needs seconds for all.
+    assert!(refused(vec!["198.51.100.7".to_owned(); 1500]).await > 0);
 }
