@@ -8,7 +8,7 @@ use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::Severity;
 use solid_notify::sql::Dialect;
 use solid_notify::testkit::TestSweeper;
-use solid_notify::{Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+use solid_notify::{AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
 use solid_notify_sql::statement_texts;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::databases::Cleanup;
@@ -28,6 +28,8 @@ struct Roles<D: Accounts> {
     db: TestDb<D>,
     prefix: String,
     accounts: Vec<(String, Pool<D::Db>)>,
+    /// The account that has created the roles, if it is the test's.
+    extra: Option<String>,
 }
 
 impl<D: Accounts> Roles<D> {
@@ -38,7 +40,7 @@ impl<D: Accounts> Roles<D> {
             db.outbox.define_if_missing(definition).await.unwrap();
         }
         let (Cleanup::Schema(_, prefix) | Cleanup::Database(_, prefix)) = &db.cleanup else { unreachable!() };
-        let roles = Self { prefix: prefix.clone(), db, accounts: Vec::new() };
+        let roles = Self { prefix: prefix.clone(), db, accounts: Vec::new(), extra: None };
         // Twice, because it runs after each migration.
         for _ in 0..2 {
             let script = roles.named(Outbox::<D::Db>::roles().unwrap());
@@ -68,6 +70,9 @@ impl<D: Accounts> Roles<D> {
         }
         for role in ["producer", "sweeper", "reader", "owner"] {
             D::drop_role(&self.db, &format!("{}_{role}", self.prefix)).await;
+        }
+        if let Some(account) = &self.extra {
+            D::drop_role(&self.db, account).await;
         }
         self.db.close().await;
     }
@@ -225,7 +230,12 @@ where
     assert_eq!(alert_sent.try_recv(), Ok(()));
 
     let operator = outbox.operator("alice");
-    operator.ack(ids[2]).await.unwrap();
+    let by_sql = match <D::Db as sqlx::Database>::NAME {
+        "PostgreSQL" => format!("SELECT notify_ack({})", ids[2]),
+        _ => format!("CALL notify_ack({}, @result)", ids[2]),
+    };
+    outbox.pool().execute(AssertSqlSafe(by_sql)).await.unwrap();
+    assert_eq!(operator.ack(ids[2]).await.unwrap(), AckResult::AlreadySucceeded);
     operator.edit(ids[0], 5).await.unwrap();
     operator.retry(ids[0]).await.unwrap();
     assert_eq!(sweeper.drain().await.succeeded, 1);
@@ -344,5 +354,40 @@ where
     outbox.pool().execute("SELECT id FROM notify_pending").await.unwrap();
     let script = roles.named(Outbox::<D::Db>::roles().unwrap());
     roles.db.sql(&script).await;
+    roles.close().await;
+}
+
+/// The account of a managed server, which is no superuser.
+#[cfg(postgres)]
+#[tokio::test]
+async fn script_needs_no_superuser_on_postgres() {
+    use solid_notify_tests::Postgres;
+
+    let (pool, cleanup) = Postgres::create(2).await;
+    let Cleanup::Schema(options, schema) = &cleanup else { unreachable!() };
+    let (admin, prefix) = (format!("{schema}_admin"), schema.clone());
+    let create = format!(
+        "CREATE ROLE {admin} LOGIN PASSWORD 'x' CREATEROLE; ALTER ROLE {admin} SET search_path = other, {schema};
+         ALTER SCHEMA {schema} OWNER TO {admin}"
+    );
+    pool.execute(AssertSqlSafe(create)).await.unwrap();
+    let options = options.clone().username(&admin).password("x");
+    let own = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
+    Outbox::new(own.clone()).migrate().await.unwrap();
+    let outbox = Outbox::new(pool.clone());
+    let mut roles = Roles { db: TestDb::<Postgres>::over(outbox, pool, cleanup), prefix, accounts: Vec::new(), extra: None };
+    let script = roles.named(Outbox::<sqlx::Postgres>::roles().unwrap());
+    for _ in 0..2 {
+        own.execute(AssertSqlSafe(script.clone())).await.unwrap();
+    }
+    own.close().await;
+    roles.db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let producer = roles.outbox("producer").await;
+    let mut tx = producer.begin().await.unwrap();
+    add_notice(&mut tx, "sync", 1).await.unwrap();
+    tx.commit().await.unwrap();
+    // The schema is still the administrator's; a role is dropped with what it granted.
+    roles.db.sql(&format!("REASSIGN OWNED BY {admin} TO current_user")).await;
+    roles.extra = Some(admin);
     roles.close().await;
 }

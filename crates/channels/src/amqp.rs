@@ -8,11 +8,9 @@ mod replies;
 mod reply;
 mod send;
 
-use std::sync::Arc;
-
 use solid_notify_core::AnyOutbox;
 use solid_notify_sweeper::HandlerResult;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use self::broker::Broker;
 pub use self::config::AmqpConfig;
@@ -43,7 +41,7 @@ use crate::channel::{AnyNotice, Channel};
 pub struct Amqp {
     brokers: Clients<Broker>,
     /// A configuration with a `reply_queue` was read.
-    has_read: Arc<Notify>,
+    has_read: watch::Sender<()>,
 }
 
 impl Amqp {
@@ -59,7 +57,7 @@ impl Amqp {
     /// publish.
     #[must_use = "dropped, it receives no more replies"]
     pub fn replies(&self, outbox: &AnyOutbox) -> Replies {
-        Replies::start(outbox.clone(), Arc::clone(&self.has_read))
+        Replies::start(outbox.clone(), self.has_read.subscribe())
     }
 }
 
@@ -71,7 +69,7 @@ impl Channel for Amqp {
     fn prepare(&self, config: AmqpConfig) -> Result<Prepared, String> {
         config.check()?;
         if config.reply_queue.is_some() {
-            self.has_read.notify_one();
+            self.has_read.send_replace(());
         }
         Ok(Prepared { config, broker: Default::default() })
     }

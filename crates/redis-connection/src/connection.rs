@@ -252,7 +252,8 @@ impl Redis {
 
 /// Returns a URL without the parameter `prefix` of its query, which the client does not know.
 fn without_prefix(url: &str, prefix: &mut Option<String>) -> String {
-    let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
+    let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+    let Some((place, query)) = url.split_once('?') else { return format!("{url}{fragment}") };
     let mut kept = Vec::new();
     for parameter in query.split('&') {
         match parameter.strip_prefix("prefix=") {
@@ -260,7 +261,8 @@ fn without_prefix(url: &str, prefix: &mut Option<String>) -> String {
             None => kept.push(parameter),
         }
     }
-    if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
+    let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+    format!("{place}{query}{fragment}")
 }
 
 /// All that a script is given.
@@ -299,6 +301,8 @@ mod tests {
         assert_eq!(read("redis://db/1?prefix=shop"), (one("redis://db/1"), "shop".to_owned()));
         assert_eq!(read("redis://db?protocol=resp3&prefix=a.b"), (one("redis://db?protocol=resp3"), "a.b".to_owned()));
         assert_eq!(read("redis://db?protocol=resp3"), (one("redis://db?protocol=resp3"), "notify".to_owned()));
+        assert_eq!(read("rediss://db?prefix=shop#insecure"), (one("rediss://db#insecure"), "shop".to_owned()));
+        assert_eq!(read("rediss://db#insecure").0, one("rediss://db#insecure"));
         let cluster = vec!["redis://a".to_owned(), "redis://b".to_owned()];
         assert_eq!(read("redis://a,redis://b?prefix=shop"), (cluster, "shop".to_owned()));
         // An empty one is refused by `connect`.

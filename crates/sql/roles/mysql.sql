@@ -1,5 +1,9 @@
 -- Accounts and roles of the notice tables, each with the rights of one task, for MySQL and MariaDB. Run it in the database of the tables,
--- after each migration, as an administrator. It may run again at any time. For other names, replace the four names in this script.
+-- after each migration, as an administrator. It may run again at any time. The producer's rights suffice on MySQL 8.0.22 and newer.
+--
+-- Accounts and roles belong to the server: one with these names has its rights in every database where this script has run. For a
+-- database of its own accounts, replace the four names in this script. In the owner's rights a `_` in the name of the database stands for
+-- any letter, as everywhere in MySQL.
 --
 --     notify_owner     migrates: all rights to tables and routines of this database
 --     notify_producer  adds notices, and marks idempotency keys of an inbox
@@ -34,6 +38,9 @@ GRANT SELECT ON notify_pending TO notify_sweeper;
 GRANT SELECT ON notify_done TO notify_sweeper;
 GRANT SELECT ON notify_error TO notify_sweeper;
 GRANT SELECT, INSERT ON notify_audit TO notify_sweeper;
+GRANT EXECUTE ON PROCEDURE notify_add TO notify_sweeper;
+GRANT EXECUTE ON PROCEDURE notify_add_with TO notify_sweeper;
+GRANT EXECUTE ON PROCEDURE notify_ack TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_alert TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_count TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_def TO notify_sweeper;

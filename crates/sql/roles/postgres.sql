@@ -1,6 +1,9 @@
--- Roles of the notice tables, each with the rights of one task. Run it in the schema of the tables, after each migration, as a
--- superuser or as an account that may create roles and owns the tables. It may run again at any time. For other names, replace the
--- four names in this script.
+-- Roles of the notice tables, each with the rights of one task. Run it in the database of the tables, after each migration, as a
+-- superuser, or as the account that has created the tables, if that may create roles. It may run again at any time. It finds the tables by
+-- the search path.
+--
+-- Roles belong to the server: an account with one of these names has its rights in every database where this script has run. For a
+-- database of its own accounts, replace the four names in this script.
 --
 --     notify_owner     migrates: owns the tables, and creates new ones in their schema
 --     notify_producer  adds notices, and marks idempotency keys of an inbox
@@ -13,8 +16,13 @@ DO $$
 DECLARE
     name   text;
     object record;
-    here   text := quote_ident(current_schema());
+    here   text := (SELECT c.relnamespace::regnamespace::text FROM pg_class c WHERE c.oid = to_regclass('notify_schema'));
 BEGIN
+    IF here IS NULL THEN
+        RAISE EXCEPTION 'the search path finds no notice tables: migrate first, or set search_path to their schema';
+    END IF;
+    -- For the statements below, too.
+    PERFORM set_config('search_path', here, false);
     FOREACH name IN ARRAY ARRAY['notify_owner', 'notify_producer', 'notify_sweeper', 'notify_reader'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -22,6 +30,10 @@ BEGIN
         EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', here, name);
     END LOOP;
     EXECUTE format('GRANT CREATE ON SCHEMA %s TO notify_owner', here);
+    -- Only a member of the new owner may give it the tables, and grant rights to them in the next run.
+    IF NOT pg_has_role(current_user, 'notify_owner', 'USAGE') THEN
+        EXECUTE format('GRANT notify_owner TO %I', current_user);
+    END IF;
     -- The owner of a table owns its indexes and sequences.
     FOR object IN
         SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name

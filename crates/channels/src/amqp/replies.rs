@@ -14,7 +14,7 @@ use lapin::types::FieldTable;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::{AnyOutbox, NotifyDef};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -26,6 +26,8 @@ use crate::brokers::{Clients, Current};
 /// Time between two readings of the definitions. A sweeper in this process announces a queue before that, so this is for rows whose
 /// notices another process sends, and for queues that no row names any more.
 const READ_INTERVAL: Duration = Duration::from_secs(30);
+/// The same after a reading that failed.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 /// The first and the longest wait after a failure.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// How many replies a consumer gets before it has acked one, and how many of them it stores at the same time.
@@ -51,7 +53,7 @@ impl Drop for Running {
 
 impl Replies {
     /// Reads the definitions now, and whenever a configuration with a `reply_queue` was read.
-    pub(super) fn start(outbox: AnyOutbox, has_read: Arc<Notify>) -> Self {
+    pub(super) fn start(outbox: AnyOutbox, has_read: watch::Receiver<()>) -> Self {
         Self { _task: Running(tokio::spawn(receive(outbox, has_read))) }
     }
 }
@@ -60,10 +62,11 @@ impl Replies {
 type Source = (String, Name);
 
 /// Keeps a consumer for each source that the definitions name.
-async fn receive(outbox: AnyOutbox, has_read: Arc<Notify>) {
+async fn receive(outbox: AnyOutbox, mut has_read: watch::Receiver<()>) {
     let clients: Arc<Clients<Broker>> = Arc::default();
     let mut consumers: BTreeMap<Source, Running> = BTreeMap::new();
     loop {
+        let mut pause = READ_INTERVAL;
         match outbox.definitions().await {
             Ok(definitions) => {
                 let rows = in_force(definitions.into_iter().map(|definition| definition.row).collect());
@@ -77,9 +80,15 @@ async fn receive(outbox: AnyOutbox, has_read: Arc<Notify>) {
                     });
                 }
             }
-            Err(error) => tracing::warn!(%error, "cannot read which definitions have a queue for replies"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read which definitions have a queue for replies");
+                pause = READ_AGAIN;
+            }
         }
-        let _ = timeout(READ_INTERVAL, has_read.notified()).await;
+        if let Ok(Err(_)) = timeout(pause, has_read.changed()).await {
+            // The channel is gone, and with it the sweeper in this process.
+            sleep(pause).await;
+        }
     }
 }
 

@@ -22,22 +22,28 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 /// How many definitions a node counts after one look, of those that were not counted yet or had live notices.
 const BUSY_AT_ONCE: usize = 100;
-/// How many others, and the shortest pause between two looks for them alone. Up to 300 of them are each counted every 30 s, 1,000 every
-/// 100 s: at the pace of busy ones their counts would be most of what an idle process does.
+/// How many others, at least, and the shortest pause between two looks at them. Up to 300 of them are each counted every 30 s, and any
+/// number every [`IDLE_ROUND`] looks, 100 s: at the pace of busy ones their counts would be most of what an idle process does.
 const IDLE_AT_ONCE: usize = 50;
 const IDLE_PAUSE: Duration = Duration::from_secs(5);
+const IDLE_ROUND: usize = 20;
 
 pub(crate) async fn counts_loop(worker: Arc<Worker>) {
     let mut gauges = Gauges::default();
     let mut piles = BTreeSet::new();
+    let mut idle_counted: Option<Instant> = None;
     while !worker.signals.is_stopped() {
         // Subscribed before the look, so that a turn of the clock during the look is not missed.
         let turned = worker.signals.clock_turned();
         let every = worker.settings.count_interval;
+        let with_idle = idle_counted.is_none_or(|at| at.elapsed() >= IDLE_PAUSE.min(every));
+        if with_idle {
+            idle_counted = Some(Instant::now());
+        }
         let pause = tokio::select! {
             biased;
             () = worker.signals.stopped() => break,
-            snapshot = snapshot(&worker) => match snapshot {
+            snapshot = snapshot(&worker, with_idle) => match snapshot {
                 Ok((snapshot, reading)) => {
                     gauges.show(&snapshot, every);
                     let now: BTreeSet<i64> = worker.definitions().piles(&snapshot).into_keys().collect();
@@ -65,13 +71,13 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
 
 /// Returns the snapshot after its outdated counts were counted again, by this node or by others, and how long it took
 /// to read it.
-async fn snapshot(worker: &Worker) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
+async fn snapshot(worker: &Worker, with_idle: bool) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
     let store = &worker.stores().browse;
     let began = Instant::now();
     let mut snapshot = store.counts().await?;
     let reading = began.elapsed();
     let mut counted = false;
-    for row in due(&snapshot) {
+    for row in due(&snapshot, with_idle) {
         match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, worker.settings.count_interval)).await {
             Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
             // The other definitions are counted all the same.
@@ -91,11 +97,13 @@ async fn snapshot(worker: &Worker) -> Result<(Vec<DefinitionCounts>, Duration), 
 }
 
 /// Returns the definitions to count now, of each kind the longest waiting first.
-fn due(snapshot: &[DefinitionCounts]) -> impl Iterator<Item = &DefinitionCounts> {
+fn due(snapshot: &[DefinitionCounts], with_idle: bool) -> impl Iterator<Item = &DefinitionCounts> {
     let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
     due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
     let (idle, busy): (Vec<_>, Vec<_>) = due.into_iter().partition(|row| is_idle(row));
-    busy.into_iter().take(BUSY_AT_ONCE).chain(idle.into_iter().take(IDLE_AT_ONCE))
+    let all_idle = snapshot.iter().filter(|row| is_idle(row)).count();
+    let idle_at_once = if with_idle { IDLE_AT_ONCE.max(all_idle.div_ceil(IDLE_ROUND)) } else { 0 };
+    busy.into_iter().take(BUSY_AT_ONCE).chain(idle.into_iter().take(idle_at_once))
 }
 
 /// Whether it had no live notice when it was counted last.
@@ -174,9 +182,12 @@ mod tests {
         };
         let idle = (1..=1000).map(|id| row(id, 0, 1000 + id));
         let snapshot: Vec<_> = idle.chain([row(2001, 5, 30), row(2002, 1, 31), row(2003, 0, 0)]).collect();
-        let ids: Vec<i64> = due(&snapshot).map(|row| row.def_id).collect();
+        let ids = |with_idle| due(&snapshot, with_idle).map(|row| row.def_id).collect::<Vec<i64>>();
         // The one that was not counted yet may be busy.
-        let expected: Vec<i64> = [2003, 2002, 2001].into_iter().chain((951..=1000).rev()).collect();
-        assert_eq!(ids, expected);
+        let busy = [2003, 2002, 2001];
+        assert_eq!(ids(true), busy.into_iter().chain((951..=1000).rev()).collect::<Vec<_>>());
+        assert_eq!(ids(false), busy);
+        let many: Vec<_> = (1..=10_000).map(|id| row(id, 0, id)).collect();
+        assert_eq!(due(&many, true).count(), 500, "all of them within twenty looks");
     }
 }

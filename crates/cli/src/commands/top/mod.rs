@@ -9,7 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures_util::StreamExt;
+use futures_util::future::OptionFuture;
 use ratatui::DefaultTerminal;
+use tokio::time::MissedTickBehavior;
 
 use self::look::Look;
 use self::screen::Screen;
@@ -42,18 +44,29 @@ pub(crate) async fn top(session: &Session, top: Top) -> Outcome {
     ended
 }
 
-/// Draws until the user quits. An error of the store is shown above the last look, because an operator watches outages, too.
+/// Draws until the user quits, also while a store that does not answer is read. An error of the store is shown above the last look, because
+/// an operator watches outages, too.
 async fn watch(session: &Session, every: Duration, mut screen: Screen, mut terminal: DefaultTerminal) -> Outcome {
     let mut keys = EventStream::new();
     let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
     let stop = asked_to_stop();
     tokio::pin!(stop);
+    let mut looking = None;
     loop {
         terminal.draw(|frame| screen.draw(frame)).map_err(|error| Failure::cannot("draw on this terminal", error))?;
         let look_again = tokio::select! {
             () = &mut stop => return Ok(Exit::Done),
+            look = OptionFuture::from(looking.as_mut()), if looking.is_some() => {
+                looking = None;
+                match look {
+                    Some(Ok(look)) => screen.show(look),
+                    Some(Err(failure)) => screen.fail(failure.message),
+                    None => {}
+                }
+                false
+            }
             _ = ticks.tick() => !screen.is_frozen(),
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
@@ -69,11 +82,8 @@ async fn watch(session: &Session, every: Duration, mut screen: Screen, mut termi
                 None => return Ok(Exit::Done),
             },
         };
-        if look_again {
-            match Look::take(session).await {
-                Ok(look) => screen.show(look),
-                Err(failure) => screen.fail(failure.message),
-            }
+        if look_again && looking.is_none() {
+            looking = Some(Box::pin(Look::take(session)));
         }
     }
 }
