@@ -8,7 +8,9 @@ use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::Severity;
 use solid_notify::sql::Dialect;
 use solid_notify::testkit::TestSweeper;
-use solid_notify::{AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+use solid_notify::{
+    AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice,
+};
 use solid_notify_sql::statement_texts;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::databases::Cleanup;
@@ -375,7 +377,8 @@ async fn script_needs_no_superuser_on_postgres() {
     let own = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
     Outbox::new(own.clone()).migrate().await.unwrap();
     let outbox = Outbox::new(pool.clone());
-    let mut roles = Roles { db: TestDb::<Postgres>::over(outbox, pool, cleanup), prefix, accounts: Vec::new(), extra: None };
+    let mut roles =
+        Roles { db: TestDb::<Postgres>::over(outbox, pool, cleanup), prefix, accounts: Vec::new(), extra: None };
     let script = roles.named(Outbox::<sqlx::Postgres>::roles().unwrap());
     for _ in 0..2 {
         own.execute(AssertSqlSafe(script.clone())).await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures_util::StreamExt;
-use futures_util::future::OptionFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use ratatui::DefaultTerminal;
 use tokio::time::MissedTickBehavior;
 
@@ -53,7 +53,7 @@ async fn watch(session: &Session, every: Duration, mut screen: Screen, mut termi
     ticks.reset();
     let stop = asked_to_stop();
     tokio::pin!(stop);
-    let mut looking = None;
+    let mut looking: Option<BoxFuture<'_, Outcome<Look>>> = None;
     loop {
         terminal.draw(|frame| screen.draw(frame)).map_err(|error| Failure::cannot("draw on this terminal", error))?;
         let look_again = tokio::select! {
