@@ -200,6 +200,6 @@ mod tests {
         let selection = Selection::new(&[Database::Postgres, Database::Sqlite]);
         assert_eq!(selection.names(), "sqlite,postgres");
         assert_eq!(selection.left_out.first(), Some(&(Database::Mariadb, "not named by --only")));
-        assert_eq!(selection.left_out.len(), 10);
+        assert_eq!(selection.left_out.len(), 11);
     }
 }

@@ -64,7 +64,8 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
         };
         tokio::select! {
             () = worker.signals.pause(pause) => {}
-            () = turned => {}
+            // A clock that is turned by hand: the pause has passed.
+            () = turned => idle_counted = None,
         }
     }
 }
