@@ -1,11 +1,12 @@
 //! [`Look`]: what one look at the store finds, in few statements however many definitions there are.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use solid_notify::definition::DefinitionState;
-use solid_notify::operate::{DefinitionCounts, OpenAlert, Paused, SeenNode, SeriesPoint};
+use solid_notify::operate::{DefinitionCounts, NoticeCounts, OpenAlert, Paused, SeenNode, SeriesPoint};
 
 use crate::commands::store::has_handler;
 use crate::contexts::shown;
@@ -44,10 +45,9 @@ impl Look {
         let operator = &session.operator;
         let nodes = operator.nodes().await?;
         let states = session.outbox.definitions().await?;
-        let line = |counts: DefinitionCounts| {
-            let state = states.iter().find(|state| state.row.id == counts.def_id);
-            Line { state: state.and_then(|state| obstacle(state, &nodes)), counts }
-        };
+        let obstacles: HashMap<i64, Option<&str>> =
+            states.iter().map(|state| (state.row.id, obstacle(state, &nodes))).collect();
+        let line = |counts: DefinitionCounts| Line { state: obstacles.get(&counts.def_id).copied().flatten(), counts };
         let definitions = operator.snapshot().await?.into_iter().map(line).collect();
         let time = Utc::now();
         Ok(Self {
@@ -77,8 +77,8 @@ impl Look {
         let parts = [
             count(self.nodes.len(), "node"),
             count(self.open_alerts.len(), "open alert"),
-            format!("{} live", sum(|line| line.counts.taken.as_ref().map_or(0, |(counts, _)| counts.live()))),
-            format!("{} dead", sum(|line| line.counts.taken.as_ref().map_or(0, |(counts, _)| counts.dead_letters))),
+            format!("{} live", sum(|line| line.counted(NoticeCounts::live))),
+            format!("{} dead", sum(|line| line.counted(|counts| counts.dead_letters))),
         ];
         let paused = self.paused.as_ref().map(|paused| format!("  PAUSED {paused}")).unwrap_or_default();
         format!("{}  {}{paused}", self.store, parts.join(", "))
@@ -90,10 +90,15 @@ pub(super) const COLUMNS: [&str; 8] =
     ["definition", "#not sent", "#failed", "#sending", "#awaiting ack", "#dead", "#oldest due", "state"];
 
 impl Line {
+    /// Returns a number of its counts; 0 for what no node has counted yet.
+    pub(super) fn counted(&self, of: fn(&NoticeCounts) -> u64) -> u64 {
+        self.counts.taken.as_ref().map_or(0, |(counts, _)| of(counts))
+    }
+
     /// Returns the texts of its columns. A dash stands for what no node has counted yet.
     pub(super) fn cells(&self) -> [String; 8] {
         let counts = self.counts.taken.as_ref().map(|(counts, _)| counts);
-        let number = |of: fn(&solid_notify::operate::NoticeCounts) -> u64| cell(counts.map(of));
+        let number = |of: fn(&NoticeCounts) -> u64| cell(counts.map(of));
         let oldest = counts.and_then(|counts| counts.oldest_due).map(|_| age(self.counts.oldest_due_for()));
         [
             self.counts.definition.clone(),

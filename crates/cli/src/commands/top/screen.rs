@@ -9,7 +9,7 @@ use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line as TextLine, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState};
 
-use super::look::{COLUMNS, Line, Look};
+use super::look::{COLUMNS, Look};
 use crate::output::harmless;
 
 /// The order of the definitions.
@@ -95,15 +95,12 @@ impl Screen {
     }
 
     fn sort(&mut self) {
-        let count = |line: &Line, of: fn(&solid_notify::operate::NoticeCounts) -> u64| {
-            line.counts.taken.as_ref().map_or(0, |(counts, _)| of(counts))
-        };
         let order = self.order;
         self.look.definitions.sort_by_cached_key(|line| {
             let first = match order {
                 Order::OldestDue => u64::try_from(line.counts.oldest_due_for().as_millis()).unwrap_or(u64::MAX),
-                Order::Live => count(line, solid_notify::operate::NoticeCounts::live),
-                Order::DeadLetters => count(line, |counts| counts.dead_letters),
+                Order::Live => line.counted(solid_notify::operate::NoticeCounts::live),
+                Order::DeadLetters => line.counted(|counts| counts.dead_letters),
                 Order::Name => 0,
             };
             (Reverse(first), line.counts.definition.clone())
@@ -186,6 +183,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use solid_notify::operate::{DefinitionCounts, NoticeCounts};
 
+    use super::super::look::Line;
     use super::*;
 
     const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
