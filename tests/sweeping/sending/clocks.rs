@@ -10,6 +10,8 @@ use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
+use super::timetables::half_past;
+
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// Longer than a sweeper takes no expired lease of others.
@@ -82,6 +84,8 @@ pub async fn expired_leases_of_others_wait_after_the_store_clock_was_set(b: &dyn
 }
 
 pub async fn timetable_ticks_again_after_a_clock_was_a_year_ahead(b: &dyn Backend) {
+    // In the first minute of an hour two ticks would be due after the jump: the missed one before, and the present one.
+    let right = half_past(b);
     b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
@@ -99,7 +103,6 @@ pub async fn timetable_ticks_again_after_a_clock_was_a_year_ahead(b: &dyn Backen
     let ticked =
         async || b.outbox().engine().stores().send.due(true).await.unwrap().ticks.get(&def_id).and_then(|last| last.at);
     eventually("the timetable begins", async || ticked().await.is_some()).await;
-    let right = b.clock().now();
     b.clock().set(right + YEAR);
     eventually("it ticks", async || calls.count() == 1).await;
     b.clock().set(right);

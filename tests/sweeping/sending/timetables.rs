@@ -36,7 +36,7 @@ pub(super) async fn begun(b: &dyn Backend, name: &str) {
 }
 
 /// Turns the clock to half past the hour, and returns that time.
-fn half_past(b: &dyn Backend) -> DateTime<Utc> {
+pub(super) fn half_past(b: &dyn Backend) -> DateTime<Utc> {
     let seconds = (b.clock().now() - DateTime::UNIX_EPOCH).to_std().unwrap();
     let over = Duration::from_millis(u64::try_from(seconds.as_millis() % 3_600_000).unwrap());
     b.clock().advance(HOUR + HOUR / 2 - over);
