@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use solid_notify::alert::{Alert, AlertKind, AlertReason};
 use xtask::mutants::Mutant;
 
 /// The most lines of a file. A longer file must be split.
@@ -288,6 +289,16 @@ fn the_book_lists_every_column_of_notify_def() {
     let chapter = fs::read_to_string(root().join("docs/src/notify-def.md")).unwrap();
     let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !chapter.contains(&format!("| `{column}`")));
     complain("not in the table of docs/src/notify-def.md", missing.map(ToString::to_string).collect());
+}
+
+#[test]
+fn the_book_has_the_title_of_each_alert() {
+    let book = fs::read_to_string(root().join("docs/src/alerts.md")).unwrap();
+    for reason in AlertReason::ALL {
+        let alert = Alert { notice_id: Some(7), ..Alert::new(AlertKind::Raised, reason, "sync", "") };
+        let (row, words) = (format!("| `{}` |", reason.as_str()), alert.title().replace("sync: ", "| ") + " |");
+        assert!(book.lines().any(|line| line.starts_with(&row) && line.ends_with(&words)), "{row} … {words}");
+    }
 }
 
 #[test]
