@@ -1,4 +1,4 @@
-//! What the channels to brokers share: one client for each URL, its connection, and the token for the receiver's ack.
+//! What the channels to brokers share: one client for each URL, and its connection.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,24 +12,11 @@ use parking_lot::Mutex;
 use solid_notify_sweeper::Failure;
 use tokio::time::Instant;
 
-use crate::channel::AnyNotice;
-
-/// How long a token is valid after the time for its ack: a late ack still makes a success of a dead letter.
-const LATE: Duration = Duration::from_secs(30 * 86_400);
-
 /// How long connecting may take, with TLS and signing in.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(30);
 
 /// Minimum time from one failed try to connect to the next.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Returns the token by which the receiver acks this delivery; `None`: it need not ack it.
-///
-/// # Errors
-/// No token keys are set.
-pub(crate) fn ack_token(notice: &AnyNotice) -> Result<Option<String>, Failure> {
-    Ok(notice.ack_within().map(|within| notice.ack_token(within.saturating_add(LATE))).transpose()?)
-}
 
 /// The clients of a channel by URL and credentials. A client lives as long as a configuration uses it.
 pub(crate) struct Clients<T>(Mutex<HashMap<String, Weak<T>>>);

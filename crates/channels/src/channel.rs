@@ -94,18 +94,26 @@ pub fn schema<C: Channel>() -> Schema {
     schema_for!(C::Config)
 }
 
-/// Returns the token by which the receiver acks, where it must and the program has keys for tokens. Without keys it acks in another way.
-#[cfg(any(feature = "webhook", feature = "mail", feature = "chat"))]
+/// Returns the token by which the receiver acks this delivery; `None`: it need not ack, or the program has no keys for tokens. Without
+/// keys the receiver acks in another way.
+#[cfg(any(
+    feature = "webhook",
+    feature = "mail",
+    feature = "chat",
+    feature = "amqp",
+    feature = "nats",
+    feature = "redis-streams"
+))]
 pub(crate) fn ack_token(notice: &AnyNotice) -> Result<Option<String>, Failure> {
-    /// For how long a token is valid beyond the wait for the ack, in which it is used.
-    const SLACK: std::time::Duration = std::time::Duration::from_secs(600);
+    /// How long a token is valid after the time for its ack: a late ack still makes a success of a dead letter.
+    const LATE: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
     /// For how long a token is valid where the wait has no limit.
     const WITHOUT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
     let Some(within) = notice.ack_within() else {
         return Ok(None);
     };
-    let valid = if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(SLACK) };
+    let valid = if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
     match notice.ack_token(valid) {
         Ok(token) => Ok(Some(token)),
         Err(solid_notify_core::Error::TokenKeys { .. }) => Ok(None),

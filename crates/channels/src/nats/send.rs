@@ -11,8 +11,7 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::config::{NatsConfig, TEST};
 use super::server::Link;
-use crate::brokers::ack_token;
-use crate::channel::AnyNotice;
+use crate::channel::{AnyNotice, ack_token};
 use crate::template::Values;
 
 /// The header with the token, where the receiver must ack.

@@ -6,8 +6,7 @@ use solid_notify_redis_connection::{Error, Redis};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::config::{OWN_FIELDS, RedisStreamsConfig};
-use crate::brokers::ack_token;
-use crate::channel::AnyNotice;
+use crate::channel::{AnyNotice, ack_token};
 use crate::template::Values;
 
 /// Makes the arguments of `XADD`.

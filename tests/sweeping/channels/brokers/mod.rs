@@ -44,8 +44,13 @@ impl Sending {
 
     /// The same over this outbox.
     pub async fn over<C: Channel>(outbox: MemoryOutbox, channel: C, url: &str) -> Self {
-        Log::start();
         outbox.use_token_keys(TokenKeys::new(b"a secret of a test, which has 32 bytes").unwrap());
+        Self::without_token_keys(outbox, channel, url).await
+    }
+
+    /// The same over an outbox that has no keys for ack tokens, unless the caller has set them.
+    pub async fn without_token_keys<C: Channel>(outbox: MemoryOutbox, channel: C, url: &str) -> Self {
+        Log::start();
         let sweeper = outbox.sweeper().channel(channel).start().await.unwrap();
         let mut file = NamedTempFile::new().unwrap();
         writeln!(file, "{url}").unwrap();

@@ -1,15 +1,18 @@
 //! What a receiver gets: signatures, headers, bodies in each form.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use solid_notify::ack::TokenKeys;
 use solid_notify::{AckResult, NotifyDef, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::eventually;
+use solid_notify_tests::sending::{eventually, reaches};
 use standardwebhooks::Webhook as Verifier;
 
 use crate::channels::webhooks::sender::{Sender, failure, secret};
 use crate::channels::webhooks::server::Receiver;
 
+const HOUR: Duration = Duration::from_secs(3600);
 const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEXT_KEY: &str = "whsec_bmV4dC1rZXktb2YtdGhlLXJlY2VpdmVy";
 
@@ -207,6 +210,22 @@ async fn receiver_acks_by_the_token_of_the_request() {
     let body: Value = serde_json::from_slice(&got.body).unwrap();
     assert_eq!(body["token"], got.header("ack-token"));
     let acked = sender.backend.outbox().ack_token(got.header("ack-token")).await.unwrap();
+    assert_eq!(acked, AckResult::Applied);
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn late_ack_makes_a_success_of_a_dead_letter() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(202).await);
+    let outbox = sender.backend.outbox();
+    outbox.use_token_keys(TokenKeys::new(b"a secret of at least thirty-two bytes").unwrap());
+    let definition = NotifyDef::new("acked").need_confirm(true).max_confirm_delay("1h").max_retry_times(0);
+    sender.define_as(definition, &json!({ "url": receiver.url("/") })).await;
+    let waiting = sender.attempt("acked", &json!(1)).await;
+    sender.backend.clock().advance(2 * HOUR);
+    reaches(&sender.backend, waiting.id, Status::DeadLetter).await;
+    sender.backend.clock().advance(29 * 24 * HOUR);
+    let acked = outbox.ack_token(receiver.only().header("ack-token")).await.unwrap();
     assert_eq!(acked, AckResult::Applied);
     sender.close().await;
 }
