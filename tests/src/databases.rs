@@ -14,6 +14,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{Connection, Executor, Pool, Row};
 use xtask::clients::{self, Client};
 
+use crate::hand_clock;
 use crate::shell::Shell;
 
 /// A database server that tests run on.
@@ -183,7 +184,7 @@ impl<D: Database> TestDb<D> {
         settings: impl FnOnce(OutboxBuilder<D::Db>) -> OutboxBuilder<D::Db>,
     ) -> Self {
         let (pool, cleanup) = D::create(connections).await;
-        let clock = HandClock::new(Utc::now());
+        let clock = if by_hand { hand_clock() } else { HandClock::new(Utc::now()) };
         let builder = Outbox::builder(pool.clone());
         let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
         let outbox = settings(builder).build();

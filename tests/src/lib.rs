@@ -15,8 +15,22 @@ pub mod redis_load;
 pub mod sending;
 pub mod shell;
 
+use std::time::Duration;
+
+use chrono::{SubsecRound, Utc};
+use solid_notify_testkit::HandClock;
+
 pub use crate::redis::{RedisCluster, RedisServer, SingleRedis};
 pub use databases::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
+
+/// Returns a clock that a test turns. It starts at half past an hour, so that no test depends on the time of day: the next hour of a
+/// timetable and the next minute of the series are far. It is never behind the database's clock, because plain SQL of some tests inserts
+/// with the database's own time.
+pub fn hand_clock() -> HandClock {
+    let (hour, now) = (Duration::from_secs(3600), Utc::now());
+    let past = Duration::from_secs(now.timestamp().rem_euclid(3600).unsigned_abs());
+    HandClock::new(now.trunc_subsecs(0) - past + hour + hour / 2)
+}
 
 /// Makes a test of each case on each selected database: the case is an `async fn case<D: Database>()`.
 #[macro_export]

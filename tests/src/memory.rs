@@ -1,12 +1,13 @@
 //! The in-memory store as a [`Backend`].
 
 use async_trait::async_trait;
-use chrono::Utc;
 use solid_notify::ack::Reply;
 use solid_notify::definition::ColumnValue;
 use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, NotifyDef, Receipt, add_notices};
 use solid_notify_testkit::MemoryOutbox;
 use solid_notify_testkit::conformance::Backend;
+
+use crate::hand_clock;
 
 /// A fresh outbox in memory with a hand-turned clock.
 pub struct MemoryBackend {
@@ -16,7 +17,7 @@ pub struct MemoryBackend {
 
 impl Default for MemoryBackend {
     fn default() -> Self {
-        let clock = HandClock::new(Utc::now());
+        let clock = hand_clock();
         Self { outbox: MemoryOutbox::builder().clock(clock.clone()).build(), clock }
     }
 }

@@ -12,6 +12,7 @@ use solid_notify_testkit::conformance::Backend;
 use solid_notify_timed::TimedTasks;
 
 use crate::databases::server_url;
+use crate::hand_clock;
 
 /// Where Redis is.
 pub trait RedisServer: Send + Sync + 'static {
@@ -45,7 +46,7 @@ impl OwnPrefix {
     /// A fresh one.
     pub fn of<R: RedisServer>() -> Self {
         let prefix = format!("notify_{:016x}", fastrand::u64(..));
-        Self { urls: server_url(R::VARIABLE), prefix, clock: HandClock::new(Utc::now()) }
+        Self { urls: server_url(R::VARIABLE), prefix, clock: hand_clock() }
     }
 
     /// Settings of a connection.

@@ -9,7 +9,6 @@ use std::{fmt, io};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
-use solid_notify_sweeper::Failure;
 use tokio::time::Instant;
 
 /// How long connecting may take, with TLS and signing in.

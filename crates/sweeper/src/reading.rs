@@ -28,6 +28,19 @@ impl Worker {
     /// Reads the definitions, and logs changes.
     pub(crate) async fn reload_definitions(&self) -> Result<(), StoreError> {
         let _reading = self.known.reading.lock().await;
+        self.read().await
+    }
+
+    /// Reads the definitions, unless another task began to read them after this call. So thousands of callers cause few readings.
+    pub(crate) async fn read_all_edits(&self) -> Result<(), StoreError> {
+        let before = self.known.readings.load(Ordering::SeqCst);
+        let _reading = self.known.reading.lock().await;
+        if self.known.readings.load(Ordering::SeqCst) == before { self.read().await } else { Ok(()) }
+    }
+
+    /// The caller holds the lock `reading`.
+    async fn read(&self) -> Result<(), StoreError> {
+        self.known.readings.fetch_add(1, Ordering::SeqCst);
         let edits = self.outbox.engine().edits();
         let mut rows = self.stores().definitions.definitions().await?;
         let mut missing = built_in(self.settings.housekeeping);

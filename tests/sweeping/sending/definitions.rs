@@ -132,6 +132,25 @@ pub async fn a_definition_that_this_process_disabled_is_claimed_no_more(b: &dyn 
     sweeper.shutdown().await;
 }
 
+pub async fn a_try_that_an_edit_has_just_given_is_used(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1h").max_retry_times(3)).await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", |notice: Notice<i64>| async move {
+        if notice.attempt() == 1 { Err(Failure::retry("not yet")) } else { Ok(()) }
+    });
+    let sweeper = sweeper.start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::Failed).await;
+    edit_by_hand(b, "sync", |def| def.max_retry_times(0)).await;
+    b.outbox().wake();
+    sweeper.idle().await;
+    // The sweeper does not know of this edit when the notice becomes due.
+    edit_by_hand(b, "sync", |def| def.max_retry_times(3)).await;
+    b.clock().advance(Duration::from_secs(3600));
+    let sent = reaches(b, id, Status::Succeeded).await;
+    assert_eq!((sent.failures, sent.crashes), (1, 0));
+    sweeper.shutdown().await;
+}
+
 pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
     let (builder, _calls) = good(b);

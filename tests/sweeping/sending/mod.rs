@@ -104,6 +104,7 @@ macro_rules! sending_suite {
                 a_renamed_definition_keeps_its_notices,
                 a_deleted_definition_sends_its_notices_in_flight,
                 a_definition_that_this_process_disabled_is_claimed_no_more,
+                a_try_that_an_edit_has_just_given_is_used,
                 an_edit_by_hand_is_in_force_within_five_seconds,
                 a_lowered_limit_ends_a_notice_without_another_try,
                 an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use solid_notify::{Inbox, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
@@ -35,20 +34,12 @@ pub(super) async fn begun(b: &dyn Backend, name: &str) {
     .await;
 }
 
-/// Turns the clock to half past the hour, and returns that time.
-pub(super) fn half_past(b: &dyn Backend) -> DateTime<Utc> {
-    let seconds = (b.clock().now() - DateTime::UNIX_EPOCH).to_std().unwrap();
-    let over = Duration::from_millis(u64::try_from(seconds.as_millis() % 3_600_000).unwrap());
-    b.clock().advance(HOUR + HOUR / 2 - over);
-    b.clock().now()
-}
-
 fn count(calls: &Calls<(String, String)>, name: &str) -> usize {
     calls.all().iter().filter(|(of, _)| of == name).count()
 }
 
 pub async fn each_tick_is_sent_once_by_two_sweepers(b: &dyn Backend) {
-    let start = half_past(b);
+    let start = b.clock().now(); // half past an hour
     b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * * Asia/Shanghai")).await.unwrap();
     let (one, calls) = noting(b, &["report"]);
     let (two, others) = noting(b, &["report"]);
@@ -74,7 +65,6 @@ pub async fn each_tick_is_sent_once_by_two_sweepers(b: &dyn Backend) {
 }
 
 pub async fn ticks_that_were_missed_follow_the_rule_of_the_definition(b: &dyn Backend) {
-    half_past(b);
     let names = ["once", "all", "none", "paused"];
     for name in names {
         let rule = if name == "paused" { "once" } else { name };
@@ -108,7 +98,7 @@ pub async fn ticks_that_were_missed_follow_the_rule_of_the_definition(b: &dyn Ba
 }
 
 pub async fn an_edited_timetable_begins_anew(b: &dyn Backend) {
-    let start = half_past(b);
+    let start = b.clock().now(); // half past an hour
     b.outbox()
         .define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *").schedule_missed("all"))
         .await
@@ -131,7 +121,6 @@ pub async fn an_edited_timetable_begins_anew(b: &dyn Backend) {
 }
 
 pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
-    half_past(b);
     b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
     let (stranger, _) = noting(b, &["other"]);
     let stranger = stranger.start().await.unwrap();
@@ -152,7 +141,6 @@ pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
 }
 
 pub async fn an_invalid_or_deleted_definition_produces_nothing(b: &dyn Backend) {
-    half_past(b);
     for name in ["invalid", "deleted", "good"] {
         b.outbox().define_if_missing(NotifyDef::new(name).schedule("0 0 * * * *")).await.unwrap();
     }

@@ -40,6 +40,8 @@ pub(crate) struct KnownDefinitions {
     alerts_elsewhere: Mutex<Option<bool>>,
     /// Held by a reading, so that an earlier one never replaces the view of a later one.
     pub(crate) reading: tokio::sync::Mutex<()>,
+    /// How many readings have begun.
+    pub(crate) readings: AtomicU64,
     /// [`Engine::edits`](solid_notify_core::engine::Engine::edits) when the last reading began.
     pub(crate) edits: AtomicU64,
 }
@@ -53,6 +55,7 @@ impl KnownDefinitions {
             deleted_by_sql: Mutex::default(),
             alerts_elsewhere: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
+            readings: AtomicU64::default(),
             edits: AtomicU64::default(),
         }
     }

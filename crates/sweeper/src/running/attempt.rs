@@ -99,7 +99,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         return Outcome::new(claimed, ready, Event::Refused(why));
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
-        return Outcome::new(claimed, ready, Event::OutOfTries);
+        // In a box, as `pause` below.
+        let event = Box::pin(out_of_tries(worker, definition.row.id, &claimed)).await;
+        return Outcome::new(claimed, ready, event);
     }
     let began = Instant::now();
     let facts = Facts::new(claimed, Arc::clone(&definition.row), &ready.policy, worker.outbox.clone(), encrypted);
@@ -128,6 +130,22 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         outcome.event = Box::pin(pause(worker, definition, &outcome)).await;
     }
     outcome
+}
+
+/// Decides about a notice that has no try left by the row that this node knows. The definitions are read first, because an operator may
+/// have just raised the limit: without an attempt, the edit is the notice's only chance.
+async fn out_of_tries(worker: &Worker, def_id: i64, claimed: &ClaimedNotice) -> Event {
+    if let Err(error) = worker.read_all_edits().await {
+        worker.health.note(&error);
+        return Event::HandedBack(worker.settings.poll_interval);
+    }
+    let definitions = worker.definitions();
+    let ready = definitions.get(def_id).and_then(|definition| definition.ready());
+    match ready.is_some_and(|ready| ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries())) {
+        true => Event::OutOfTries,
+        // The next claim is by the row that was just read.
+        false => Event::HandedBack(Duration::ZERO),
+    }
 }
 
 /// Result of a call of a handler.
