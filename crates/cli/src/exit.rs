@@ -81,6 +81,10 @@ impl Failure {
     }
 }
 
+/// What mends a store that answers and cannot be used.
+pub(crate) const TABLES_OR_RIGHTS: &str = "if tables are missing, `solid-notify migrate` creates them; if a right is missing, give the \
+     account a role of `solid-notify schema --roles`";
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();
@@ -107,9 +111,7 @@ impl From<Error> for Failure {
                 FaultKind::Conflict => {
                     Self::new(Exit::Unchanged, message).next("another transaction was faster: try again")
                 }
-                FaultKind::Unusable => {
-                    Self::new(Exit::Failed, message).next("if tables are missing, `solid-notify migrate` creates them")
-                }
+                FaultKind::Unusable => Self::new(Exit::Failed, message).next(TABLES_OR_RIGHTS),
                 _ => Self::new(Exit::Failed, message),
             },
             _ => Self::new(Exit::Failed, message),

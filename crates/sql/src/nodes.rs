@@ -49,15 +49,15 @@ impl NodeStatements {
         Self {
             time: statement(format!("SELECT {}", kind.epoch_down(&now))),
             beat: statement(format!(
-                "UPDATE notify_node SET last_seen = {now}, handlers = $3, version = $4, clock_offset_ms = $5, refused = $6 WHERE id = $2"
+                "UPDATE notify_node SET last_seen = {now}, handlers = $3, version = $4, clock_offset_ms = $5, refused = $6, stopped = $7 WHERE id = $2"
             )),
             first_beat: statement(format!(
-                "INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
-                 VALUES ($2, $3, $4, $5, $6, {now}, {now})"
+                "INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
+                 VALUES ($2, $3, $4, $5, $6, $7, {now}, {now})"
             )),
             nodes: statement(format!("SELECT handlers FROM notify_node WHERE {seen}")),
             forget_nodes: statement(format!("DELETE FROM notify_node WHERE NOT ({seen})")),
-            living_nodes: statement(format!("SELECT {} FROM notify_node WHERE {seen} ORDER BY id", Seen::list(kind))),
+            living_nodes: statement(format!("SELECT {} FROM notify_node WHERE {seen} AND NOT stopped ORDER BY id", Seen::list(kind))),
         }
     }
 }
@@ -85,6 +85,7 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
         node.version.as_str().into(),
         node.clock_offset_ms.into(),
         Arg::Text(refused.as_deref()),
+        Arg::Bool(node.stopped),
     ];
     let mut conn = on.get().await?;
     if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {

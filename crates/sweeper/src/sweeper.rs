@@ -93,6 +93,7 @@ impl Sweeper {
                 Box::pin(async move {
                     settle::settle_loop(Arc::clone(&worker)).await;
                     series::write_last_series(&worker).await;
+                    maintenance::report_stop(&worker).await;
                 })
             }),
         );

@@ -93,6 +93,7 @@ pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
     assert_eq!(record(b, bad).await.status, Status::DeadLetter);
     let third = builder().run_until_idle().await.unwrap();
     assert_eq!((third.succeeded, third.failed, third.dead_letters), (0, 0, 0));
+    assert_eq!(b.outbox().operator("alice").nodes().await.unwrap(), [], "each reported its end");
 }
 
 pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {

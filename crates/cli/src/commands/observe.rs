@@ -155,13 +155,23 @@ pub(crate) async fn series(session: &Session, series: Series) -> Outcome {
     let Series { definition, from, until, step } = series;
     let points = session.operator.series(definition.as_deref(), from, until, step).await?;
     session.out.show(&points, || {
-        let mut rows = Rows::new(&["time", "#succeeded", "#failed", "#dead", "#unacked", "#mean ms", "#longest ms"]);
+        let mut rows = Rows::new(&[
+            "time",
+            "#succeeded",
+            "#awaiting ack",
+            "#failed",
+            "#dead",
+            "#unacked",
+            "#mean ms",
+            "#longest ms",
+        ]);
         for point in &points {
             let counts = &point.counts;
             let mean = counts.duration_ms.checked_div(counts.timed);
             rows.row([
                 time(point.time),
                 counts.succeeded.to_string(),
+                counts.awaiting_ack.to_string(),
                 counts.failed.to_string(),
                 counts.dead_letters.to_string(),
                 counts.unacked.to_string(),

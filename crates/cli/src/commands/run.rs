@@ -6,7 +6,7 @@ use clap::Args;
 use solid_notify::Filter;
 use solid_notify::sweeper::Tally;
 
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
 use crate::output;
 use crate::sending::Sending;
 use crate::session::Session;
@@ -37,9 +37,8 @@ pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
     if let Some(name) = &run.node {
         sweeper = sweeper.node_name(name);
     }
-    let failed = |error: solid_notify::error::StartError| {
-        Failure::new(Exit::Failed, error.to_string()).next("if tables are missing, `solid-notify migrate` creates them")
-    };
+    let failed =
+        |error: solid_notify::error::StartError| Failure::new(Exit::Failed, error.to_string()).next(TABLES_OR_RIGHTS);
     let tally = if run.until_idle {
         tokio::select! {
             tally = sweeper.run_until_idle() => tally.map_err(failed)?,

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::config;
 use super::metrics::DatabaseMetrics;
 use crate::contexts::shown;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
 
 /// How long a connection may take. Then it is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -197,9 +197,7 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     if let Some(url) = base_url {
         sweeper = sweeper.base_url(url);
     }
-    let started = sweeper.start().await.map_err(|error| {
-        format!("{error}; if tables are missing, `solid-notify migrate` or migrate = true creates them")
-    })?;
+    let started = sweeper.start().await.map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}"))?;
     let mut acks = AckRouter::new(&outbox);
     if let Some(header) = peer_header.clone() {
         acks = acks.peer_by(move |parts| parts.headers.get(&header)?.to_str().ok()?.trim().parse().ok());

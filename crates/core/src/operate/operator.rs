@@ -266,7 +266,8 @@ impl Operator {
         Ok(Explanation::of(&notice, &ExplainContext { now, definition, ahead, nodes, send_limits, sending }))
     }
 
-    /// Returns the nodes that were seen within the last three minutes, by id: every living sweeper process.
+    /// Returns the sweepers that run, by the id of their node. One that ended without a shutdown is listed until it was not seen for three
+    /// minutes.
     ///
     /// # Errors
     /// Those of the store.

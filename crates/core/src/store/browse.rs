@@ -60,7 +60,7 @@ pub trait BrowseStore: Send + Sync + 'static {
     /// without counters may be missing.
     async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError>;
 
-    /// Returns the nodes that were seen within this time.
+    /// Returns the nodes that were seen within this time and have not stopped since ([`Node::stopped`]).
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
 
     /// Returns entries of the audit and their positions, the latest first.
@@ -221,7 +221,7 @@ pub struct SeenNode {
 impl SeenNode {
     /// Creates the record of a node from its report.
     pub fn new(node: Node, start_time: DateTime<Utc>, last_seen: DateTime<Utc>) -> Self {
-        let Node { id, handlers, version, clock_offset_ms, refused, alarms: _ } = node;
+        let Node { id, handlers, version, clock_offset_ms, refused, alarms: _, stopped: _ } = node;
         Self { id, handlers, version, clock_offset_ms, refused, start_time, last_seen }
     }
 

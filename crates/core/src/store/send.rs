@@ -289,13 +289,24 @@ pub struct Node {
     pub refused: Vec<RefusedConfig>,
     /// The alarms to raise.
     pub alarms: Vec<Alarm>,
+    /// It has stopped, and reports for the last time. Its handlers count as living until [`NODE_LIVES`] has passed, so that a restart
+    /// raises no alarm.
+    pub stopped: bool,
 }
 
 impl Node {
     /// Creates a node with these handlers, without anything to report.
     pub fn new(id: impl Into<String>, handlers: Vec<String>) -> Self {
         let id = id.into();
-        Self { id, handlers, version: String::new(), clock_offset_ms: 0, refused: Vec::new(), alarms: Vec::new() }
+        Self {
+            id,
+            handlers,
+            version: String::new(),
+            clock_offset_ms: 0,
+            refused: Vec::new(),
+            alarms: Vec::new(),
+            stopped: false,
+        }
     }
 }
 

@@ -165,19 +165,19 @@ impl RedisStore {
             let same: Vec<_> = same.iter().map(|alarm| (0, alarm)).collect();
             self.raise(&same, None).await?;
         }
-        let lives = nodes.into_iter().filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
+        let lives = nodes.into_iter().map(|(node, _)| node).filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
         Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers).collect() })
     }
 
-    /// Returns the time, and all nodes, by id. `node` is the one that reports now.
+    /// Returns the time, and all nodes, by id, each with whether it has stopped. `node` is the one that reports now.
     pub(super) async fn nodes_seen(
         &self,
         node: Option<given::Node<'_>>,
-    ) -> Result<(DateTime<Utc>, Vec<SeenNode>), StoreError> {
+    ) -> Result<(DateTime<Utc>, Vec<(SeenNode, bool)>), StoreError> {
         let (now, raw): (i64, Vec<(String, String)>) =
             self.common(&given::Common::Beat { node }, "storing a heartbeat").await?;
-        let mut nodes: Vec<SeenNode> = raw.into_iter().filter_map(|(id, text)| codec::node(id, &text)).collect();
-        nodes.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        let mut nodes: Vec<_> = raw.into_iter().filter_map(|(id, text)| codec::node(id, &text)).collect();
+        nodes.sort_unstable_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         Ok((time_from_millis(now), nodes))
     }
 }

@@ -137,7 +137,8 @@ impl BrowseStore for RedisStore {
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let (now, nodes) = self.nodes_seen(None).await?;
-        Ok(nodes.into_iter().filter(|node| was_seen(node.last_seen, now, seen_within)).collect())
+        let running = nodes.into_iter().filter(|(_, stopped)| !stopped).map(|(node, _)| node);
+        Ok(running.filter(|node| was_seen(node.last_seen, now, seen_within)).collect())
     }
 
     async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {

@@ -39,17 +39,30 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-/// Reports that this node lives, and its conditions. Returns the offset of its clock from the database's, in
-/// milliseconds.
-async fn beat(worker: &Worker, clock_offset_ms: i64) -> Result<i64, StoreError> {
+/// Reports that this node has stopped, after the last beat of [`maintenance_loop`]. Without a store it counts as running for a while.
+pub(crate) async fn report_stop(worker: &Worker) {
+    let node = Node { stopped: true, ..described(worker, 0) };
+    if let Err(error) = worker.stores().send.beat(&node).await {
+        worker.health.mention(&error);
+    }
+}
+
+/// Describes this node.
+fn described(worker: &Worker, clock_offset_ms: i64) -> Node {
     let mut handlers: Vec<String> = worker.known.registered.handlers.keys().cloned().collect();
     handlers.sort_unstable();
-    let mut node = Node {
+    Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock_offset_ms,
         refused: worker.definitions().refused().chain(worker.undecrypted.lasting(worker.moment())).collect(),
         ..Node::new(&worker.id, handlers)
-    };
+    }
+}
+
+/// Reports that this node lives, and its conditions. Returns the offset of its clock from the database's, in
+/// milliseconds.
+async fn beat(worker: &Worker, clock_offset_ms: i64) -> Result<i64, StoreError> {
+    let mut node = described(worker, clock_offset_ms);
     let asked = Utc::now();
     let view = worker.stores().send.beat(&node).await?;
     let measured = offset_between(asked, view.now, Utc::now());

@@ -168,6 +168,18 @@ pub async fn node_is_listed_with_what_it_last_reported(b: &dyn Backend) {
     assert_eq!(b.alice().nodes().await.unwrap(), []);
 }
 
+pub async fn stopped_node_is_not_listed_and_its_handlers_live_on_for_a_while(b: &dyn Backend) {
+    let running = Node::new("node-1", vec!["sync".to_owned()]);
+    b.stores().send.beat(&running).await.unwrap();
+    assert_eq!(b.alice().nodes().await.unwrap().len(), 1);
+    let view = b.stores().send.beat(&Node { stopped: true, ..running }).await.unwrap();
+    assert!(view.handlers.contains("sync"), "a restart raises no alarm");
+    assert_eq!(b.alice().nodes().await.unwrap(), []);
+    b.clock().advance(180 * SECOND);
+    let view = b.stores().send.beat(&Node::new("node-2", Vec::new())).await.unwrap();
+    assert!(view.handlers.is_empty());
+}
+
 pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
     let node = |id: &str| {
         let (id, handlers) = (id.to_owned(), vec![format!("of-{id}")]);

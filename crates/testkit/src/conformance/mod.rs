@@ -141,7 +141,8 @@ macro_rules! conformance_suite {
                 worker_reads_the_claims_that_the_store_counts_as_its_own,
                 a_node_that_beats_hears_the_time_of_the_store,
                 node_is_listed_with_what_it_last_reported,
-                node_lives_near_the_time_at_which_it_was_seen;
+                node_lives_near_the_time_at_which_it_was_seen,
+                stopped_node_is_not_listed_and_its_handlers_live_on_for_a_while;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
                 an_expired_notice_uses_up_no_place_of_a_rate,
                 an_expired_notice_is_no_probe_of_an_open_circuit,

@@ -38,7 +38,8 @@ pub(crate) struct State {
     definitions: BTreeMap<i64, NotifyDef>,
     pub(crate) live: BTreeMap<i64, Live>,
     history: BTreeMap<i64, Ended>,
-    nodes: BTreeMap<String, SeenNode>,
+    /// By id, each with whether it has stopped.
+    nodes: BTreeMap<String, (SeenNode, bool)>,
     audit: Vec<AuditEntry>,
     counts: BTreeMap<i64, Counted>,
     alerts: BTreeMap<(i64, AlertReason), AlertRow>,

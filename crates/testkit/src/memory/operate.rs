@@ -120,7 +120,8 @@ impl BrowseStore for MemoryStore {
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let now = self.time();
         let state = self.state();
-        let alive = state.nodes.values().filter(|node| was_seen(node.last_seen, now, seen_within));
+        let running = state.nodes.values().filter(|(_, stopped)| !stopped).map(|(node, _)| node);
+        let alive = running.filter(|node| was_seen(node.last_seen, now, seen_within));
         Ok(alive.cloned().collect())
     }
 

@@ -202,10 +202,10 @@ impl SendStore for MemoryStore {
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         let now = self.time();
         let mut state = self.state();
-        let start_time = state.nodes.get(&node.id).map_or(now, |seen| seen.start_time);
-        state.nodes.insert(node.id.clone(), SeenNode::new(node.clone(), start_time, now));
+        let start_time = state.nodes.get(&node.id).map_or(now, |(seen, _)| seen.start_time);
+        state.nodes.insert(node.id.clone(), (SeenNode::new(node.clone(), start_time, now), node.stopped));
         state.raise_all(node.alarms.iter(), now);
-        let lives = state.nodes.values().filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
+        let lives = state.nodes.values().map(|(node, _)| node).filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
         Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers.iter().cloned()).collect() })
     }
 }
