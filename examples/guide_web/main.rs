@@ -13,6 +13,7 @@ mod visit;
 // [imports]
 mod admin;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -26,8 +27,8 @@ use serde_json::{Value, json};
 use solid_notify::ack_http::AckRouter;
 use solid_notify::sweeper::SweeperMonitor;
 use solid_notify::{
-    AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt,
-    Receipt, SweeperBuilder, TokenKeys,
+    AnyOutbox, Definition, Error, Failure, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
+    OutboxExt, Receipt, SweeperBuilder, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;
@@ -80,6 +81,7 @@ async fn set_up(outbox: &AnyOutbox, secret: &[u8]) -> Result<()> {
     outbox.use_token_keys(TokenKeys::new(secret)?); // 32 random bytes from the configuration, the same in every process
     let definition = NotifyDef::new(SHIP_ORDER)
         .retry_interval("[100ms,5m,1h,1d]") // 4 retries = 5 tries in all; the first is short, so that the example ends soon
+        .max_retry_interval("1d") // the cap of every wait, also of one that the warehouse asks for
         .need_confirm(true) // a delivery counts only when the warehouse acks it
         .max_confirm_delay("1h");
     outbox.define_if_missing(definition).await?;
@@ -106,6 +108,8 @@ async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> +
         tracing::info!(?tally, "the sweeper has ended");
         tokio::time::sleep(ACK_GRACE).await;
     };
+    // With the addresses of the peers, because the routes for acks limit the requests of each.
+    let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, routes).with_graceful_shutdown(swept).await?;
     app.outbox.pool().close().await;
     Ok(())
@@ -159,14 +163,22 @@ struct Delivery {
 }
 
 async fn ship(warehouse: Warehouse, notice: Notice<Order>) -> HandlerResult {
+    if notice.is_test() {
+        return Err(Failure::skip("a test ships nothing")); // the notice ends as cancelled
+    }
     // Valid for longer than `max_confirm_delay`, because a late ack counts, too.
     let ack_token = notice.ack_token(Duration::from_secs(7 * 86_400))?;
     let reply_to = format!("{}/deliveries", warehouse.own_url);
     let delivery = Delivery { order: notice.param().clone(), reply_to, ack_token };
     let request = warehouse.http.post(&warehouse.url).header("Idempotency-Key", notice.idempotency_key());
     let response = request.json(&delivery).send().await?;
-    response.error_for_status()?; // the status decides about retries: 503 is retried, 422 makes a dead letter
-    Ok(())
+    let wait = response.headers().get("retry-after").and_then(|wait| wait.to_str().ok()?.parse::<u64>().ok());
+    let is_busy = matches!(response.status().as_u16(), 429 | 503);
+    match (response.error_for_status(), wait) {
+        (Ok(_), _) => Ok(()),
+        (Err(error), Some(seconds)) if is_busy => Err(Failure::retry_in(Duration::from_secs(seconds), error)),
+        (Err(error), _) => Err(error.into()), // the status decides about retries: 500 is retried, 422 makes a dead letter
+    }
 }
 // [end]
 
