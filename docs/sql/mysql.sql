@@ -1730,17 +1730,19 @@ UPDATE notify_node SET
   handlers = $3,
   version = $4,
   clock_offset_ms = $5,
-  refused = $6
+  refused = $6,
+  stopped = $7
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
   $5,
   $6,
+  $7,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1797,6 +1799,7 @@ WHERE
     $2 * 1000,
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
+  AND NOT stopped
 ORDER BY id;
 
 -- write_series

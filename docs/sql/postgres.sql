@@ -2390,17 +2390,19 @@ UPDATE notify_node SET
   handlers = $3,
   version = $4,
   clock_offset_ms = $5,
-  refused = $6
+  refused = $6,
+  stopped = $7
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
   $5,
   $6,
+  $7,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2453,6 +2455,7 @@ WHERE
   AND last_seen < (
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
   )
+  AND NOT stopped
 ORDER BY id;
 
 -- write_series

@@ -1756,17 +1756,19 @@ UPDATE notify_node SET
   handlers = $3,
   version = $4,
   clock_offset_ms = $5,
-  refused = $6
+  refused = $6,
+  stopped = $7
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
   $5,
   $6,
+  $7,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1823,6 +1825,7 @@ WHERE
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
     printf('%+.3f seconds', ($2) / 1000.0)
   )
+  AND NOT stopped
 ORDER BY id;
 
 -- write_series
