@@ -85,8 +85,15 @@ pub async fn record(b: &dyn Backend, id: i64) -> NoticeRecord {
 
 /// Waits until the notice has a status.
 pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
-    eventually(&format!("notice {id} becomes {status:?}"), async || record(b, id).await.status == status).await;
-    record(b, id).await
+    let began = Instant::now();
+    loop {
+        let found = record(b, id).await;
+        if found.status == status {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not {status:?} within {PATIENCE:?} at {}: {found:?}", b.clock().now());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// The definition of this name.

@@ -10,7 +10,7 @@ use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sweeper::Batch;
-use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Response, Status};
+use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Response, Status};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -202,8 +202,9 @@ pub async fn notice_of_an_unknown_key_waits_and_counts_nothing(b: &dyn Backend) 
     let sweeper = b.outbox().sweeper().handler("unknown_key", handler).start().await.unwrap();
     let sent = add(b, "unknown_key").await;
     reaches(b, sent, Status::Succeeded).await;
-    let due_later = async || record(b, waits).await.next_call_time > Some(b.clock().now());
-    eventually("it waits", async || record(b, waits).await.status == Status::NotSent && due_later().await).await;
+    let handed_back =
+        |notice: NoticeRecord| notice.status == Status::NotSent && notice.next_call_time > Some(b.clock().now());
+    eventually("it waits", async || handed_back(record(b, waits).await)).await;
     let untouched = record(b, waits).await;
     assert_eq!((untouched.failures, untouched.crashes, untouched.errors.len()), (0, 0, 0));
     let refused = async || {

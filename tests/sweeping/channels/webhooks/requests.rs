@@ -226,7 +226,7 @@ async fn late_ack_makes_a_success_of_a_dead_letter() {
     reaches(&sender.backend, waiting.id, Status::DeadLetter).await;
     sender.backend.clock().advance(29 * 24 * HOUR);
     let acked = outbox.ack_token(receiver.only().header("ack-token")).await.unwrap();
-    assert_eq!(acked, AckResult::Applied);
+    assert_eq!(acked, AckResult::DeadLetterAcked);
     sender.close().await;
 }
 
