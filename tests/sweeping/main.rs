@@ -15,3 +15,4 @@ mod receivers;
 mod sending;
 mod stubborn_store;
 mod ten_sweepers;
+mod unread_definitions;

@@ -145,7 +145,7 @@ impl<'a> Bench<'a> {
 
     /// Builds the tests, or runs those that match the filters. Returns the printout, too.
     pub(crate) fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(CommandResult, String)> {
-        let mut command = self.copy.cargo(&["test"]);
+        let mut command = self.copy.cargo(&["test", "--no-fail-fast"]);
         command.args(build);
         if filters.is_empty() {
             command.arg("--no-run");

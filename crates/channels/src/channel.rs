@@ -94,8 +94,10 @@ pub fn schema<C: Channel>() -> Schema {
     schema_for!(C::Config)
 }
 
-/// Returns the token by which the receiver acks this delivery; `None`: it need not ack, or the program has no keys for tokens. Without
-/// keys the receiver acks in another way.
+/// Returns the token by which the receiver acks this delivery; `None`: it need not ack.
+///
+/// # Errors
+/// [`solid_notify_core::Error::TokenKeys`] if the program has no keys for tokens.
 #[cfg(any(
     feature = "webhook",
     feature = "mail",
@@ -104,20 +106,23 @@ pub fn schema<C: Channel>() -> Schema {
     feature = "nats",
     feature = "redis-streams"
 ))]
-pub(crate) fn ack_token(notice: &AnyNotice) -> Result<Option<String>, Failure> {
+pub(crate) fn ack_token(notice: &AnyNotice) -> solid_notify_core::Result<Option<String>> {
     /// How long a token is valid after the time for its ack: a late ack still makes a success of a dead letter.
     const LATE: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
     /// For how long a token is valid where the wait has no limit.
     const WITHOUT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
-    let Some(within) = notice.ack_within() else {
-        return Ok(None);
-    };
-    let valid = if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
-    match notice.ack_token(valid) {
-        Ok(token) => Ok(Some(token)),
+    let valid =
+        |within: std::time::Duration| if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
+    notice.ack_within().map(|within| notice.ack_token(valid(within))).transpose()
+}
+
+/// The same, and `None` where the program has no keys: a receiver that is no consumer of a queue often acks in another way.
+#[cfg(any(feature = "webhook", feature = "mail", feature = "chat"))]
+pub(crate) fn ack_token_if_keys(notice: &AnyNotice) -> Result<Option<String>, Failure> {
+    match ack_token(notice) {
         Err(solid_notify_core::Error::TokenKeys { .. }) => Ok(None),
-        Err(error) => Err(Failure::retry(error)),
+        token => Ok(token?),
     }
 }
 

@@ -82,8 +82,8 @@ impl Failure {
 }
 
 /// What mends a store that answers and cannot be used.
-pub(crate) const TABLES_OR_RIGHTS: &str = "if tables are missing, `solid-notify migrate` creates them; if a right is missing, give the \
-     account a role of `solid-notify schema --roles`";
+pub(crate) const TABLES_OR_RIGHTS: &str = "if tables are missing, `solid-notify migrate` creates them; if a right is missing, a \
+     role of `solid-notify schema --roles` gives it (PostgreSQL, MySQL, MariaDB)";
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

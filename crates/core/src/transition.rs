@@ -97,6 +97,10 @@ pub struct Chance<'a> {
 /// The shortest retry delay that a handler can set, so that a zero by mistake causes no hot loop.
 pub const SOONEST: Duration = Duration::from_millis(100);
 
+fn handed_back(tries: i64, after: Duration) -> Next {
+    Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after }
+}
+
 /// Decides the effect of `event` on `notice` under `policy`.
 ///
 /// Tries used are `failures + crashes`, at most `1 + max_retry_times`. The first crash is retried at once, because a killed
@@ -126,11 +130,11 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::Skipped(reason) | Event::Refused(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::PassedOn(to) => finish(Status::Succeeded, Some(to.clone()), policy.keep_history != KeepHistory::Never),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
+        // The limit was raised after the attempt had found none left.
+        Event::OutOfTries if !policy.is_exhausted_in_all(tries) => handed_back(tries, Duration::ZERO),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
         Event::Expired => expired(notice, "it was not delivered before"),
-        Event::HandedBack(after) => {
-            Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: *after }
-        }
+        Event::HandedBack(after) => handed_back(tries, *after),
         Event::Failed(class) if policy.is_exhausted_in(*class, tries) => give_up(policy, *class, tries, crashes),
         Event::RetryIn(_, class) if is_wish_exhausted(policy, *class, tries) => give_up(policy, *class, tries, crashes),
         Event::Crashed if policy.is_exhausted_in(ErrorClass::Crash, tries) => {

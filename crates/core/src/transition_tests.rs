@@ -104,6 +104,8 @@ fn an_untried_notice_counts_nothing() {
     assert_eq!((waits(&tried), tried.failures, tried.crashes), (Some((Status::Failed, 0)), 1, 1));
     let lowered = decide(&policy, &notice(9, 0), Event::OutOfTries);
     assert_eq!((ends(&lowered), lowered.failures), (Some((Status::DeadLetter, true)), 9));
+    let raised = decide(&policy, &notice(1, 0), Event::OutOfTries);
+    assert_eq!((waits(&raised), raised.failures), (Some((Status::Failed, 0)), 1), "the limit was raised since");
 }
 
 #[test]

@@ -32,15 +32,21 @@ impl Worker {
     }
 
     /// Reads the definitions, unless another task began to read them after this call. So thousands of callers cause few readings.
-    pub(crate) async fn read_all_edits(&self) -> Result<(), StoreError> {
+    /// Returns whether every edit that was committed before the call is known; a failed reading is logged.
+    pub(crate) async fn knows_all_edits(&self) -> bool {
         let before = self.known.readings.load(Ordering::SeqCst);
         let _reading = self.known.reading.lock().await;
-        if self.known.readings.load(Ordering::SeqCst) == before { self.read().await } else { Ok(()) }
+        if self.known.readings.load(Ordering::SeqCst) == before
+            && let Err(error) = self.read().await
+        {
+            self.health.note_some(&error);
+        }
+        self.known.last_read.load(Ordering::SeqCst) > before
     }
 
-    /// The caller holds the lock `reading`.
+    /// Reads for a caller that holds the lock `reading`.
     async fn read(&self) -> Result<(), StoreError> {
-        self.known.readings.fetch_add(1, Ordering::SeqCst);
+        let number = self.known.readings.fetch_add(1, Ordering::SeqCst) + 1;
         let edits = self.outbox.engine().edits();
         let mut rows = self.stores().definitions.definitions().await?;
         let mut missing = built_in(self.settings.housekeeping);
@@ -72,6 +78,7 @@ impl Worker {
         if are_new {
             self.signals.keep_versions_soon();
         }
+        self.known.last_read.store(number, Ordering::SeqCst);
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ pub struct Sweeper {
 const CLEANUP: Duration = Duration::from_secs(10);
 /// Claims that are under way.
 const CLAIMS_END: Duration = Duration::from_secs(8);
-/// Handlers that block their thread and so cannot be cancelled. The remaining time is for the last outcomes.
+/// Handlers that block their thread and so cannot be cancelled. The remaining time is for the last outcomes, the series and the report of the end.
 const BLOCKED_END: Duration = Duration::from_secs(6);
 
 /// Totals of outcomes, from the start of the sweeper to its end, or over the stated time. Alerts and housekeeping are not

@@ -11,10 +11,6 @@ use super::link::{Link, Message};
 use crate::channel::{AnyNotice, ack_token};
 use crate::template::{Template, Values};
 
-/// Without a token no reply can be read, so the message would wait for its ack in vain.
-const NO_KEYS: &str = "a reply by `reply_queue` is verified by its token, and this process has no keys for tokens: call \
-     `outbox.use_token_keys` before the start (`token_keys` in the file of `solid-notify serve`)";
-
 /// Makes the message of a notice.
 pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
@@ -41,8 +37,7 @@ pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice) -> Result<Message
     if let Some(priority) = config.priority {
         properties = properties.with_priority(priority);
     }
-    if let Some(queue) = config.reply_queue.as_ref().filter(|_| notice.ack_within().is_some()) {
-        let token = token.ok_or_else(|| Failure::retry(NO_KEYS))?;
+    if let (Some(queue), Some(token)) = (&config.reply_queue, token) {
         properties = properties.with_reply_to(queue.short().map_err(Failure::retry)?).with_correlation_id(own(&token)?);
     }
     Ok(Message {

@@ -9,7 +9,7 @@ use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, client};
-use crate::channel::{AnyNotice, Channel, ack_token, marked};
+use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
 use crate::template::{Template, Values};
@@ -100,7 +100,7 @@ impl Channel for Chat {
     }
 
     async fn send(&self, PreparedChat { config, client }: &PreparedChat, notice: &AnyNotice) -> HandlerResult {
-        let values = Values::new(notice, ack_token(notice)?, &config.secrets)?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, &config.secrets)?;
         let text = config.text.render("text", &values)?;
         let text = marked(text, notice);
         let group = config.group()?.hiding(values.secrets());

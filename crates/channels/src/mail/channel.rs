@@ -14,7 +14,7 @@ use super::attachments::{self, Limits};
 use super::config::MailConfig;
 use super::message::Letter;
 use super::{Mailer, mailbox, mailboxes};
-use crate::channel::{AnyNotice, Channel, ack_token, marked};
+use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
 use crate::template::{Addresses, Template, Values};
@@ -96,7 +96,7 @@ impl Channel for Mail {
     }
 
     async fn send(&self, prepared: &PreparedMail, notice: &AnyNotice) -> HandlerResult {
-        let values = Values::new(notice, ack_token(notice)?, &prepared.config.secrets)?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, &prepared.config.secrets)?;
         let (mut letter, mut errors) = self.letter(&prepared.config, &values).await?;
         letter.subject = marked(letter.subject, notice);
         let mailer = match &self.mailer {

@@ -16,7 +16,7 @@ use solid_notify_sweeper::Failure;
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
 use super::prepared::Prepared;
-use crate::channel::{AnyNotice, ack_token};
+use crate::channel::{AnyNotice, ack_token_if_keys};
 use crate::template::{Escape, OUTPUT_LIMIT, Template, Values};
 
 /// A request without what depends on the time and on the token of the receiver.
@@ -39,8 +39,12 @@ impl<'a> Request<'a> {
     /// same parameter fails again. No error contains a value.
     pub(super) fn new(prepared: &'a Prepared, notice: &'a AnyNotice) -> Result<Self, Failure> {
         let config = &prepared.config;
-        let filling =
-            Filling { notice, secrets: &config.secrets, ack_token: ack_token(notice)?, values: OnceCell::new() };
+        let filling = Filling {
+            notice,
+            secrets: &config.secrets,
+            ack_token: ack_token_if_keys(notice)?,
+            values: OnceCell::new(),
+        };
         let url = match &prepared.url {
             Some(url) => url.clone(),
             None => filled_url(prepared, &filling)?,

@@ -90,7 +90,7 @@ pub(crate) async fn nodes(session: &Session) -> Outcome {
             let (offset, handlers) = (node.clock_offset_ms.to_string(), node.handlers.join(", "));
             rows.row([node.id.clone(), node.version.clone(), since, seen, offset, handlers]);
         }
-        rows.text("no sweeper was seen within the last three minutes")
+        rows.text("no sweeper runs")
     })?;
     Ok(Exit::Done)
 }

@@ -197,7 +197,10 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     if let Some(url) = base_url {
         sweeper = sweeper.base_url(url);
     }
-    let started = sweeper.start().await.map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}"))?;
+    let started = sweeper
+        .start()
+        .await
+        .map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}; migrate = true does it at each start"))?;
     let mut acks = AckRouter::new(&outbox);
     if let Some(header) = peer_header.clone() {
         acks = acks.peer_by(move |parts| parts.headers.get(&header)?.to_str().ok()?.trim().parse().ok());

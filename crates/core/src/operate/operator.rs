@@ -266,8 +266,8 @@ impl Operator {
         Ok(Explanation::of(&notice, &ExplainContext { now, definition, ahead, nodes, send_limits, sending }))
     }
 
-    /// Returns the sweepers that run, by the id of their node. One that ended without a shutdown is listed until it was not seen for three
-    /// minutes.
+    /// Returns the sweepers that run, by the id of their node. One that ended without a shutdown is listed for three minutes after its
+    /// last heartbeat.
     ///
     /// # Errors
     /// Those of the store.

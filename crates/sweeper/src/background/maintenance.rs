@@ -9,7 +9,7 @@ use solid_notify_core::store::Node;
 use solid_notify_core::{ALERT_DEFINITION, StoreError};
 
 use super::conditions::{conditions, learn_handlers};
-use super::series::offset_between;
+use super::series::{LAST_WRITE, offset_between};
 use crate::worker::Worker;
 
 pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
@@ -39,11 +39,14 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-/// Reports that this node has stopped, after the last beat of [`maintenance_loop`]. Without a store it counts as running for a while.
+/// Reports that this node has stopped, after the last beat of [`maintenance_loop`]. If the store does not answer soon, the node is listed
+/// for three more minutes.
 pub(crate) async fn report_stop(worker: &Worker) {
     let node = Node { stopped: true, ..described(worker, 0) };
-    if let Err(error) = worker.stores().send.beat(&node).await {
-        worker.health.mention(&error);
+    match tokio::time::timeout(LAST_WRITE, worker.stores().send.beat(&node)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => worker.health.mention(&error),
+        Err(_) => tracing::warn!("the end of this node is not reported, because the database does not answer"),
     }
 }
 

@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The most rows of one call.
 const AT_ONCE: usize = 500;
 /// How long the last write may take, after all outcomes are stored.
-const LAST_WRITE: Duration = Duration::from_secs(2);
+pub(super) const LAST_WRITE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn series_loop(worker: Arc<Worker>) {
     while !worker.signals.is_stopped() {

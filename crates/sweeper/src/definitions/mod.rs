@@ -42,6 +42,8 @@ pub(crate) struct KnownDefinitions {
     pub(crate) reading: tokio::sync::Mutex<()>,
     /// How many readings have begun.
     pub(crate) readings: AtomicU64,
+    /// The number of the last reading that succeeded; 0 before the first.
+    pub(crate) last_read: AtomicU64,
     /// [`Engine::edits`](solid_notify_core::engine::Engine::edits) when the last reading began.
     pub(crate) edits: AtomicU64,
 }
@@ -56,6 +58,7 @@ impl KnownDefinitions {
             alerts_elsewhere: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             readings: AtomicU64::default(),
+            last_read: AtomicU64::default(),
             edits: AtomicU64::default(),
         }
     }

@@ -133,17 +133,22 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
 }
 
 /// Decides about a notice that has no try left by the row that this node knows. The definitions are read first, because an operator may
-/// have just raised the limit: without an attempt, the edit is the notice's only chance.
+/// have just raised the limit: without an attempt, the edit is the notice's only chance. A notice that has a try is handed back, and the
+/// next claim is by its row.
 async fn out_of_tries(worker: &Worker, def_id: i64, claimed: &ClaimedNotice) -> Event {
-    if let Err(error) = worker.read_all_edits().await {
-        worker.health.note(&error);
+    let knows_all = tokio::select! {
+        biased;
+        knows_all = worker.knows_all_edits() => knows_all,
+        () = worker.signals.handlers_cancelled() => false,
+    };
+    if !knows_all {
         return Event::HandedBack(worker.settings.poll_interval);
     }
     let definitions = worker.definitions();
-    let ready = definitions.get(def_id).and_then(|definition| definition.ready());
+    let definition = definitions.get(def_id).filter(|definition| !definition.has_targets);
+    let ready = definition.and_then(|definition| definition.ready());
     match ready.is_some_and(|ready| ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries())) {
         true => Event::OutOfTries,
-        // The next claim is by the row that was just read.
         false => Event::HandedBack(Duration::ZERO),
     }
 }

@@ -94,7 +94,7 @@ async fn failures_have_their_class() {
     let first = sending.add("full", json!(0)).await;
     sending.reaches(first, Status::Succeeded).await;
     for (definition, param, class, words) in [
-        ("nowhere", json!(1), "not_found", "no stream"),
+        ("nowhere", json!(1), "unavailable", "no stream"),
         ("other", json!(1), "not_found", "expected stream"),
         ("full", json!(1), "unavailable", "maximum messages"),
         ("broken", json!("a\nb"), "invalid", "headers.X"),

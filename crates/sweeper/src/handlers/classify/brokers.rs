@@ -67,7 +67,8 @@ fn nats(error: Cause<'_>) -> Option<TypeClass> {
 
     let class = if let Some(error) = error.downcast_ref::<StreamError>() {
         match error.kind() {
-            StreamErrorKind::StreamNotFound => ErrorClass::NotFound,
+            // Nothing responds for the subject: there is no stream, or a server that has just started does not have it yet.
+            StreamErrorKind::StreamNotFound => ErrorClass::Unavailable,
             StreamErrorKind::WrongLastMessageId
             | StreamErrorKind::WrongLastSequence
             | StreamErrorKind::MaxPayloadExceeded => ErrorClass::Invalid,

@@ -175,7 +175,7 @@ fn a_nats_broker() {
     everywhere(|| Error::new(ConnectErrorKind::AuthorizationViolation), Auth);
     everywhere(|| Error::new(ConnectErrorKind::Io), Network);
     everywhere(|| Error::with_source(ConnectErrorKind::Io, io::Error::from(io::ErrorKind::TimedOut)), Timeout);
-    everywhere(|| Error::new(StreamErrorKind::StreamNotFound), NotFound);
+    everywhere(|| Error::new(StreamErrorKind::StreamNotFound), Unavailable);
     everywhere(|| Error::new(StreamErrorKind::MaxAckPending), Busy);
     everywhere(|| Error::new(StreamErrorKind::Other), Unknown);
 }
