@@ -62,14 +62,20 @@ pub(crate) async fn audit(session: &Session, audit: Audit) -> Outcome {
         filter = filter.until(until);
     }
     let page = session.operator.audit(&filter, audit.after, audit.limit).await?;
+    let states = session.outbox.definitions().await?;
+    let name_of = |id: i64| {
+        states.iter().find(|state| state.row.id == id).map_or_else(|| id.to_string(), |state| state.row.name.clone())
+    };
     session.out.show(&page, || {
-        let mut rows = Rows::new(&["time", "by", "act", "notice", "detail"]);
+        let mut rows = Rows::new(&["time", "by", "act", "definition", "notice", "detail"]);
         for entry in &page.entries {
             let notice = match entry.notice_ids.len() {
                 0 => cell(entry.notice_id),
                 ids => format!("{ids} notices"),
             };
-            rows.row([time(entry.time), entry.who.clone(), entry.act.clone(), notice, cell(&entry.detail)]);
+            let definition = cell(entry.def_id.map(name_of));
+            let (who, act) = (entry.who.clone(), entry.act.clone());
+            rows.row([time(entry.time), who, act, definition, notice, cell(&entry.detail)]);
         }
         let text = rows.text("no entries");
         match &page.next {
