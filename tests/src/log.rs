@@ -50,6 +50,11 @@ impl Log {
         self.lines_with(Level::WARN, text)
     }
 
+    /// The lines at info level that contain `text`.
+    pub fn infos_with(&self, text: &str) -> Vec<String> {
+        self.lines_with(Level::INFO, text)
+    }
+
     fn lines_with(&self, at: Level, text: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         let found = lines.iter().filter(|(level, line)| *level == at && line.contains(text));

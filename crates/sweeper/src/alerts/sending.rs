@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use futures_util::future::BoxFuture;
 use metrics::Counter;
 use solid_notify_core::metrics::ALERTS_SENT;
-use solid_notify_core::{ALERT_DEFINITION, Alert};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind};
 
 use super::recipients::Recipients;
 use crate::definitions::KnownDefinitions;
@@ -90,7 +90,11 @@ pub(crate) fn complete_alerts(
 fn log_alerts() -> Arc<dyn AnyHandler> {
     let log = |notice: Notice<Alert>| async move {
         let alert = notice.param();
-        tracing::error!(definition = %alert.definition, reason = alert.reason.as_str(), "{}", alert.text());
+        let (definition, reason, text) = (&alert.definition, alert.reason.as_str(), alert.text());
+        match alert.kind {
+            AlertKind::Recovered => tracing::info!(%definition, reason, "{text}"),
+            _ => tracing::error!(%definition, reason, "{text}"),
+        }
         Ok::<_, Failure>(())
     };
     Arc::new(Typed(Closure::new(log)))

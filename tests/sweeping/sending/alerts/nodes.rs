@@ -192,6 +192,28 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
 }
 
 #[tokio::test]
+async fn recovery_without_a_handler_of_alerts_is_logged_as_information() {
+    let log = Log::start();
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+    let definition = NotifyDef::new("recovers_logged").max_retry_times(0).alert_cooldown("10s");
+    outbox.define_if_missing(definition).await.unwrap();
+    let handlers = outbox.sweeper().handler("recovers_logged", |_: Notice<i64>| async { Ok(()) });
+    let sweeper = TestSweeper::start(handlers).await.unwrap();
+    sweeper.fail_next("recovers_logged", 1, || Failure::retry("down"));
+    let mut tx = outbox.begin().await.unwrap();
+    let id = add_notice(&mut tx, "recovers_logged", 7).await.unwrap().id();
+    tx.commit().await.unwrap();
+    assert_eq!(sweeper.drain().await.dead_letters, 1);
+    assert_eq!(log.errors_with("recovers_logged: finally failed").len(), 1);
+    outbox.operator("alice").retry(id).await.unwrap();
+    sweeper.drain().await;
+    sweeper.advance(Duration::from_secs(10)).await;
+    let words = "recovers_logged: recovered after";
+    assert_eq!((log.infos_with(words).len(), log.errors_with(words).len()), (1, 0));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_definition_created_after_the_start_is_not_reported_as_deleted() {
     let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
     let alerts = Calls::default();
