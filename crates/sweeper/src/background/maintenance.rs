@@ -46,7 +46,9 @@ pub(crate) async fn report_stop(worker: &Worker) {
     match tokio::time::timeout(LAST_WRITE, worker.stores().send.beat(&node)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => worker.health.mention(&error),
-        Err(_) => tracing::warn!("the end of this node is not reported, because the database does not answer"),
+        Err(_) => {
+            tracing::warn!("the end of this node is not reported: the database did not answer within {LAST_WRITE:?}")
+        }
     }
 }
 
