@@ -233,8 +233,11 @@ async fn late_ack_makes_a_success_of_a_dead_letter() {
 #[tokio::test]
 async fn receiver_acks_in_another_way_where_there_are_no_keys_for_tokens() {
     let (sender, receiver) = (Sender::local().await, Receiver::answering(202).await);
-    sender.define_as(NotifyDef::new("acked").need_confirm(true), &json!({ "url": receiver.url("/") })).await;
+    let body = r#"{"token": {{ notice.ack_token | default("none") }}}"#;
+    let config = json!({ "url": receiver.url("/"), "body": { "json": body } });
+    sender.define_as(NotifyDef::new("acked").need_confirm(true), &config).await;
     assert_eq!(sender.attempt("acked", &json!(1)).await.status, Status::AwaitingAck);
-    assert!(!receiver.only().headers.contains_key("ack-token"));
+    let got = receiver.only();
+    assert_eq!((got.headers.contains_key("ack-token"), got.text()), (false, r#"{"token": "none"}"#));
     sender.close().await;
 }
