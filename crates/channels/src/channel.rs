@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, schema_for};
@@ -98,27 +99,17 @@ pub fn schema<C: Channel>() -> Schema {
 ///
 /// # Errors
 /// [`solid_notify_core::Error::TokenKeys`] if the program has no keys for tokens.
-#[cfg(any(
-    feature = "webhook",
-    feature = "mail",
-    feature = "chat",
-    feature = "amqp",
-    feature = "nats",
-    feature = "redis-streams"
-))]
 pub(crate) fn ack_token(notice: &AnyNotice) -> solid_notify_core::Result<Option<String>> {
     /// How long a token is valid after the time for its ack: a late ack still makes a success of a dead letter.
-    const LATE: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
+    const LATE: Duration = Duration::from_secs(30 * 86_400);
     /// For how long a token is valid where the wait has no limit.
-    const WITHOUT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
+    const WITHOUT_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-    let valid =
-        |within: std::time::Duration| if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
+    let valid = |within: Duration| if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
     notice.ack_within().map(|within| notice.ack_token(valid(within))).transpose()
 }
 
 /// The same, and `None` where the program has no keys: a receiver that is no consumer of a queue often acks in another way.
-#[cfg(any(feature = "webhook", feature = "mail", feature = "chat"))]
 pub(crate) fn ack_token_if_keys(notice: &AnyNotice) -> Result<Option<String>, Failure> {
     match ack_token(notice) {
         Err(solid_notify_core::Error::TokenKeys { .. }) => Ok(None),

@@ -1,5 +1,6 @@
 //! `audit`, `nodes`, `stats`, `series`: what people look at.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -62,10 +63,10 @@ pub(crate) async fn audit(session: &Session, audit: Audit) -> Outcome {
         filter = filter.until(until);
     }
     let page = session.operator.audit(&filter, audit.after, audit.limit).await?;
-    let states = session.outbox.definitions().await?;
-    let name_of = |id: i64| {
-        states.iter().find(|state| state.row.id == id).map_or_else(|| id.to_string(), |state| state.row.name.clone())
-    };
+    // JSON has the ids.
+    let states = if session.out.json { Vec::new() } else { session.outbox.definitions().await? };
+    let names: HashMap<i64, String> = states.into_iter().map(|state| (state.row.id, state.row.name)).collect();
+    let name_of = |id: i64| names.get(&id).cloned().unwrap_or_else(|| id.to_string());
     session.out.show(&page, || {
         let mut rows = Rows::new(&["time", "by", "act", "definition", "notice", "detail"]);
         for entry in &page.entries {

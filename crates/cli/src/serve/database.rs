@@ -200,7 +200,7 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     let started = sweeper
         .start()
         .await
-        .map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}; migrate = true does it at each start"))?;
+        .map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}; migrate = true migrates at each start"))?;
     let mut acks = AckRouter::new(&outbox);
     if let Some(header) = peer_header.clone() {
         acks = acks.peer_by(move |parts| parts.headers.get(&header)?.to_str().ok()?.trim().parse().ok());
