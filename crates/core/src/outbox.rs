@@ -2,6 +2,7 @@
 //!
 //! Beginning transactions and migrating belong to the handle of a particular database (`Outbox<DB>`), which derefs to this.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
 use crate::cipher::{CipherError, ParamCipher};
-use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem, in_force};
+use crate::definition::{APPLICATION, ColumnValue, InForce, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
@@ -137,9 +138,11 @@ impl AnyOutbox {
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
         let rows = self.engine.stores().definitions.definitions().await?;
         let nodes = self.engine.stores().browse.nodes(NODE_LIVES).await?;
-        let problems = in_force(rows.clone()).into_iter().map(|followed| followed.policy().err().unwrap_or_default());
-        let states = rows.into_iter().zip(problems);
-        let mut states: Vec<_> = states.map(|(row, problems)| DefinitionState::new(row, problems, &nodes)).collect();
+        let in_force = in_force(rows.clone());
+        let parents: HashSet<i64> = in_force.iter().filter_map(InForce::parent).collect();
+        let states = rows.into_iter().zip(in_force);
+        let mut states: Vec<_> =
+            states.map(|(row, followed)| DefinitionState::new(row, followed, &parents, &nodes)).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
     }
@@ -330,6 +333,10 @@ pub struct DefinitionState {
     pub problems: Vec<Problem>,
     /// The living nodes whose handler refuses its `handler_config`. They send none of its notices.
     pub refused_by: Vec<Refusal>,
+    #[serde(skip)]
+    in_force: NotifyDef,
+    #[serde(skip)]
+    has_targets: bool,
 }
 
 /// The refusal of a definition's `handler_config` by a node.
@@ -343,10 +350,32 @@ pub struct Refusal {
 }
 
 impl DefinitionState {
-    fn new(row: NotifyDef, problems: Vec<Problem>, nodes: &[SeenNode]) -> Self {
+    fn new(row: NotifyDef, followed: InForce, parents: &HashSet<i64>, nodes: &[SeenNode]) -> Self {
         let refusal =
             |node: &SeenNode| Some(Refusal { node: node.id.clone(), problem: node.refuses(row.id)?.to_owned() });
-        Self { problems, refused_by: nodes.iter().filter_map(refusal).collect(), row }
+        Self {
+            problems: followed.policy().err().unwrap_or_default(),
+            refused_by: nodes.iter().filter_map(refusal).collect(),
+            has_targets: parents.contains(&row.id),
+            in_force: followed.row,
+            row,
+        }
+    }
+
+    /// Returns the row as sweepers follow it: a target with what it inherits, any other row as it is.
+    pub fn in_force(&self) -> &NotifyDef {
+        &self.in_force
+    }
+
+    /// Returns the name of the handler that its notices need. `None`: they need none, because they are passed on to its targets.
+    pub fn handler(&self) -> Option<&str> {
+        (!self.has_targets).then(|| self.in_force.handler_name())
+    }
+
+    /// Whether one of these nodes can send its notices.
+    pub fn is_handled_by(&self, nodes: &[SeenNode]) -> bool {
+        let has = |node: &SeenNode, name: &str| node.handlers.iter().any(|handler| handler == name);
+        self.handler().is_none_or(|name| nodes.iter().any(|node| has(node, name)))
     }
 
     /// Returns when it was deleted. A deleted definition only finishes its live notices.

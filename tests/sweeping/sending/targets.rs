@@ -70,6 +70,35 @@ async fn ids(b: &dyn Backend, name: &str, status: Status) -> Vec<i64> {
     listed.into_iter().map(|listed| listed.id).collect()
 }
 
+pub async fn definition_with_targets_needs_no_handler_of_its_own(b: &dyn Backend) {
+    let (http, lost) = (target("erp").handler("http"), target("lost").handler("nothing"));
+    define(b, order(), &[http.clone(), lost, target("bare")]).await;
+    let sweeper = b.outbox().sweeper().handler("http", |_: Notice<Value>| async { Ok(()) }).start().await.unwrap();
+    let alice = b.outbox().operator("alice");
+    eventually("its row is written", async || !alice.nodes().await.unwrap().is_empty()).await;
+    let nodes = alice.nodes().await.unwrap();
+    let states = b.outbox().definitions().await.unwrap();
+    let of = |name: &str| states.iter().find(|state| state.row.name == name).unwrap();
+    let handled = |name: &str| (of(name).handler(), of(name).is_handled_by(&nodes));
+    assert_eq!(handled("order"), (None, true), "it passes its notices on");
+    assert_eq!(handled("order/erp"), (Some("http"), true));
+    assert_eq!(handled("order/lost"), (Some("nothing"), false));
+    assert_eq!(handled("order/bare"), (Some("order"), false), "inherited");
+    let findings = alice.examine().await;
+    let found = findings.iter().find(|finding| finding.check == "handlers").map(|finding| finding.found.as_str());
+    assert_eq!(found, Some("no living node has the handlers of order/bare, order/lost"));
+    let preview = alice.preview_edit(&of("order").row, &of("order").row.clone().timeout("7s")).await.unwrap();
+    assert_eq!(preview.inherited_by.len(), 3, "{preview}");
+    update(b, "order/erp", |def| def.timeout("9s")).await;
+    let preview = alice.preview_edit(&of("order").row, &of("order").row.clone().timeout("7s")).await.unwrap();
+    let told = preview.to_string();
+    assert!(
+        told.contains("inherited by order/lost, order/bare: ") || told.contains("by order/bare, order/lost: "),
+        "{told}"
+    );
+    sweeper.shutdown().await;
+}
+
 pub async fn each_target_gets_each_notice_once_from_two_sweepers(b: &dyn Backend) {
     let own = target("erp").handler_config("own");
     define(b, order().handler_config("shared").timeout("7s"), &[own, target("mail")]).await;

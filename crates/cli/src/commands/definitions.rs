@@ -1,7 +1,7 @@
 //! `def list|show|versions`: reading definitions.
 
 use solid_notify::NotifyDef;
-use solid_notify::definition::{ColumnValue, DefinitionState};
+use solid_notify::definition::{ColumnValue, DefinitionState, Difference};
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::session::Session;
@@ -14,7 +14,8 @@ pub(crate) async fn list(session: &Session, deleted: bool) -> Outcome {
     session.out.show(&states, || {
         let mut rows = Rows::new(&["name", "handler", "state", "retry interval", "timeout", "owner"]);
         for state in &states {
-            let row = &state.row;
+            // A target has what it inherits.
+            let row = state.in_force();
             let (interval, timeout) = (row.retry_interval.clone(), row.timeout.clone());
             rows.row([
                 row.name.clone(),
@@ -36,7 +37,7 @@ fn word(state: &DefinitionState) -> &'static str {
         _ if state.deleted().is_some() => "deleted",
         _ if !state.problems.is_empty() => "invalid",
         _ if !state.refused_by.is_empty() => "refused",
-        _ if !state.row.enabled => "paused",
+        _ if !state.in_force().enabled => "paused",
         _ => "enabled",
     }
 }
@@ -52,11 +53,13 @@ pub(crate) async fn show(session: &Session, name: &str, all: bool) -> Outcome {
         let row = &state.row;
         let mut fields = Fields::default();
         fields.add("name", &row.name).add("id", row.id).add("state", word(&state));
-        let new = NotifyDef::new(&row.name);
-        for (column, value) in NotifyDef::COLUMNS.iter().zip(row.values()).skip(1) {
-            let differs = row.differences(&new).iter().any(|(name, ..)| name == column);
-            if all || differs {
-                fields.add(column, shown(&value));
+        let in_force = state.in_force();
+        let (changed, inherited) = (in_force.differences(&NotifyDef::new(&row.name)), in_force.differences(row));
+        let is_in = |list: &[Difference], column: &str| list.iter().any(|(name, ..)| *name == column);
+        for (column, value) in NotifyDef::COLUMNS.iter().zip(in_force.values()).skip(1) {
+            if all || is_in(&changed, column) {
+                let from = if is_in(&inherited, column) { " (inherited)" } else { "" };
+                fields.add(column, format!("{}{from}", shown(&value)));
             }
         }
         fields.add("create_time", row.create_time).add("update_time", row.update_time);

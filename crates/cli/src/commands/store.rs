@@ -3,9 +3,10 @@
 use clap::ValueEnum;
 use serde::Serialize;
 use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::definition::DefinitionState;
 use solid_notify::operate::{Paused, SeenNode};
 use solid_notify::sql::Dialect;
-use solid_notify::{AnyOutbox, Filter, NotifyDef, Outbox};
+use solid_notify::{AnyOutbox, Filter, Outbox};
 
 use crate::contexts::{chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
@@ -82,26 +83,16 @@ struct Health {
     dead_letters: u64,
 }
 
-/// Whether a living node can send notices of a definition.
-pub(crate) fn has_handler(row: &NotifyDef, nodes: &[SeenNode]) -> bool {
-    // A target has the handler of its definition.
-    row.target_of.is_some() || is_registered(row.handler_name(), nodes)
-}
-
-fn is_registered(handler: &str, nodes: &[SeenNode]) -> bool {
-    nodes.iter().any(|node| node.handlers.iter().any(|name| name == handler))
-}
-
 /// Shows whether the store answers, sweepers run, and what stands in the way of sending.
 pub(crate) async fn health(session: &Session) -> Outcome {
     let outbox: &AnyOutbox = &session.outbox;
     let states: Vec<_> = outbox.definitions().await?.into_iter().filter(|state| state.deleted().is_none()).collect();
     let nodes = session.operator.nodes().await?;
-    let names = |chosen: &dyn Fn(&solid_notify::definition::DefinitionState) -> bool| {
+    let names = |chosen: &dyn Fn(&DefinitionState) -> bool| {
         states.iter().filter(|state| chosen(state)).map(|state| state.row.name.clone()).collect::<Vec<_>>()
     };
-    let without_handler =
-        names(&|state| state.row.enabled && state.row.name != ALERT_DEFINITION && !has_handler(&state.row, &nodes));
+    let is_alert = |state: &DefinitionState| state.row.name == ALERT_DEFINITION;
+    let without_handler = names(&|state| state.in_force().enabled && !is_alert(state) && !state.is_handled_by(&nodes));
     let circuits = session.operator.circuits().await?;
     let dead_letters = session.operator.counts(&Filter::dead_letters()).await?;
     let mut health = Health {
@@ -113,7 +104,7 @@ pub(crate) async fn health(session: &Session) -> Outcome {
         refused_definitions: names(&|state| !state.refused_by.is_empty()),
         without_handler: if nodes.is_empty() { Vec::new() } else { without_handler },
         open_circuits: circuits.into_iter().filter(|at| at.open).map(|at| at.definition).collect(),
-        alerts_are_sent: is_registered(ALERT_DEFINITION, &nodes),
+        alerts_are_sent: states.iter().any(|state| is_alert(state) && state.is_handled_by(&nodes)),
         open_alerts: session.operator.open_alerts(1000).await?.len(),
         dead_letters: dead_letters.iter().map(|class| class.count.count).sum(),
         nodes,

@@ -33,9 +33,9 @@ impl InForce {
         }
     }
 
-    /// Returns the definition whose notices are passed on to this one, if there is such a definition.
+    /// Returns the definition whose notices are passed on to this one, if there is such a definition. A deleted target gets none.
     pub fn parent(&self) -> Option<i64> {
-        self.row.target_of.filter(|_| self.problem.is_none())
+        self.row.target_of.filter(|_| self.problem.is_none() && self.row.delete_time.is_none())
     }
 }
 
@@ -48,6 +48,14 @@ pub fn in_force(rows: Vec<NotifyDef>) -> Vec<InForce> {
     rows.iter().map(|row| row.among(&rows)).collect()
 }
 
+/// Returns the names of the targets among the stored rows that follow the definition `seen`, and would change if it were `new`.
+pub(crate) fn inheriting(rows: &[NotifyDef], seen: &NotifyDef, new: &NotifyDef) -> Vec<String> {
+    let (before, after) = ([seen.clone()], [NotifyDef { id: seen.id, ..new.clone() }]);
+    let targets = rows.iter().filter(|row| row.target_of == Some(seen.id) && row.delete_time.is_none());
+    let changes = targets.filter(|target| target.among(&before).row != target.among(&after).row);
+    changes.map(|target| target.name.clone()).collect()
+}
+
 impl NotifyDef {
     /// Returns a target of the definition `parent`: a definition with the name `parent/target` and the defaults. Storing it finds the
     /// parent by that name. What is not set is inherited from the parent.
@@ -57,8 +65,8 @@ impl NotifyDef {
     /// let erp = NotifyDef::target("order", "erp").handler_config(r#"{"url":"https://erp.example/orders"}"#);
     /// assert_eq!((erp.name.as_str(), erp.target_name()), ("order/erp", Some("erp")));
     /// ```
-    pub fn target(parent: &str, target: &str) -> Self {
-        Self::new(format!("{parent}/{target}")).target_of(0)
+    pub fn target(parent: impl Into<String>, target: &str) -> Self {
+        Self::new(format!("{}/{target}", parent.into())).target_of(0)
     }
 
     /// Returns the name of a target within its definition: what follows the last slash of its name. `None`: it is no target.

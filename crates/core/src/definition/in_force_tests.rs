@@ -28,6 +28,27 @@ fn target_inherits_what_it_does_not_set() {
 }
 
 #[test]
+fn deleted_target_gets_no_notices_of_its_definition() {
+    let order = stored(3, NotifyDef::new("order"));
+    let live = stored(4, NotifyDef::target("order", "erp").target_of(3));
+    let deleted = NotifyDef { delete_time: Some(chrono::DateTime::UNIX_EPOCH), ..live.clone() };
+    assert_eq!(live.among(&[order.clone(), live.clone()]).parent(), Some(3));
+    assert_eq!(deleted.among(&[order, deleted.clone()]).parent(), None);
+}
+
+#[test]
+fn targets_that_inherit_a_change_are_named() {
+    let order = stored(3, NotifyDef::new("order"));
+    let own = stored(4, NotifyDef::target(order.name.clone(), "erp").target_of(3).timeout("9s"));
+    let plain = stored(5, NotifyDef::target("order", "mail").target_of(3));
+    let rows = [order.clone(), own, plain, stored(6, NotifyDef::new("other"))];
+    let changed = |new: NotifyDef| inheriting(&rows, &order, &new);
+    assert_eq!(changed(NotifyDef::new("order").timeout("7s")), ["order/mail"]);
+    assert_eq!(changed(NotifyDef::new("order").max_retry_times(2)), ["order/erp", "order/mail"]);
+    assert!(changed(NotifyDef::new("order").schedule("@daily")).is_empty(), "a timetable is not inherited");
+}
+
+#[test]
 fn target_without_a_definition_is_invalid() {
     let (parent, builtin) = (stored(3, NotifyDef::new("order")), stored(1, NotifyDef::new("notify.alert")));
     let target = |of| stored(4, NotifyDef::new("order/erp").target_of(of));

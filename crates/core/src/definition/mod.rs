@@ -36,6 +36,7 @@ pub use crate::retry::duration::FOREVER;
 pub(crate) use columns::as_changes;
 pub use columns::{ColumnValue, Difference, NotifyDef};
 pub use handler_config::{ExposeSecret, SecretError, SecretRef, SecretString, read_config};
+pub(crate) use in_force::inheriting;
 pub use in_force::{InForce, in_force};
 pub use list::Definitions;
 pub use mask::{MASKED, Mask};

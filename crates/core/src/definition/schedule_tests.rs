@@ -57,7 +57,12 @@ fn a_schedule_ticks_in_its_zone_and_in_utc_where_none_is_named() {
         ["2026-11-22T03:00:20Z", "2026-11-22T03:00:40Z"]
     );
     assert_eq!(ticks("0 0 0 29 2 *", "2026-01-01T00:00:00Z", 2), ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
-    assert_eq!(ticks("0 0 12 * * mon-fri", "2026-11-20T12:00:00Z", 1), ["2026-11-23T12:00:00Z"]);
+    for weekdays in ["mon-fri", "1-5"] {
+        assert_eq!(ticks(&format!("0 0 12 * * {weekdays}"), "2026-11-20T12:00:00Z", 1), ["2026-11-23T12:00:00Z"]);
+    }
+    for sunday in ["sun", "0", "7"] {
+        assert_eq!(ticks(&format!("0 0 12 * nov {sunday}"), "2026-11-20T12:00:00Z", 1), ["2026-11-22T12:00:00Z"]);
+    }
 }
 
 #[test]

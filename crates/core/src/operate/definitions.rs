@@ -6,7 +6,8 @@ use super::edit_preview::{EditPreview, InFlight, preview};
 use super::listing::Counted;
 use super::operator::Operator;
 use crate::add::nearest_name;
-use crate::definition::{DefVersion, NotifyDef, for_people};
+use crate::definition::{DefVersion, NotifyDef, for_people, inheriting};
+use crate::engine::followed_among;
 use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::Updated;
@@ -125,9 +126,10 @@ impl Operator {
     pub async fn preview_edit(&self, seen: &NotifyDef, new: &NotifyDef) -> Result<EditPreview> {
         let changes = seen.differences(new);
         let engine = self.outbox.engine();
+        let rows = self.stores().definitions.definitions().await?;
         // The row may be invalid, which the edit corrects.
-        let seen = &engine.followed(seen).await.unwrap_or_else(|_| seen.clone());
-        let new = &engine.followed(new).await?;
+        let seen = &followed_among(seen, &rows).unwrap_or_else(|_| seen.clone());
+        let new = &followed_among(new, &rows)?;
         engine.validate(new)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
@@ -148,7 +150,7 @@ impl Operator {
         }
         let nodes = self.nodes().await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
-        Ok(EditPreview { changes, ..preview(seen, new, &in_flight) })
+        Ok(EditPreview { changes, inherited_by: inheriting(&rows, seen, new), ..preview(seen, new, &in_flight) })
     }
 
     /// Creates a definition in this operator's name: its first version and the audit have it. If there is one of this name already,

@@ -58,6 +58,9 @@ pub struct EditPreview {
     pub earlier: u64,
     /// How many notices it would move to a later time.
     pub later: u64,
+    /// The targets that inherit a changed column. The effect on their notices is in no other field: preview the same edit of a target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inherited_by: Vec<String>,
     /// The notices that were not attempted yet.
     pub not_sent: Counted,
     /// The notices that are being sent; they keep the time-out with which they began.
@@ -287,6 +290,10 @@ impl fmt::Display for EditPreview {
         }
         if self.sending.count > 0 && self.differs_in(&["timeout"]) {
             write!(f, "\n{} that are being sent keep their time-out", self.sending)?;
+        }
+        if !self.inherited_by.is_empty() {
+            let names = self.inherited_by.join(", ");
+            write!(f, "\ninherited by {names}: preview the same edit there to see its effect on their notices")?;
         }
         Ok(())
     }

@@ -90,11 +90,7 @@ impl Operator {
             let remedy = "start the application's sweeper, or `solid-notify serve`";
             return Ok(vec![Finding::problem("nodes", "no sweeper runs", "nothing is sent", remedy)]);
         }
-        let handled = |name: &str| nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == name));
-        // A target has the handler of its definition, which is in this list itself.
-        let without = states
-            .iter()
-            .filter(|state| state.row.enabled && state.row.target_of.is_none() && !handled(state.row.handler_name()));
+        let without = states.iter().filter(|state| state.in_force().enabled && !state.is_handled_by(&nodes));
         let (alerts, others): (Vec<&str>, Vec<&str>) =
             without.map(|state| state.row.name.as_str()).partition(|name| *name == ALERT_DEFINITION);
         let mut findings = vec![Finding::fine("nodes", format!("{} sweepers were seen lately", nodes.len()))];

@@ -283,5 +283,5 @@ pub(super) fn cut(reason: &str) -> String {
 
 /// Returns whether the notices of a definition are passed on to targets.
 fn has_targets(definitions: &[InForce], def_id: i64) -> bool {
-    definitions.iter().any(|target| target.parent() == Some(def_id) && target.row.delete_time.is_none())
+    definitions.iter().any(|target| target.parent() == Some(def_id))
 }

@@ -40,7 +40,7 @@ impl KnownDefinitions {
         }
         let mut by_id = BTreeMap::new();
         let mut targets = BTreeMap::<i64, Vec<Arc<Definition>>>::new();
-        let parents: BTreeSet<i64> = rows.iter().filter(|row| is_taking(row)).filter_map(InForce::parent).collect();
+        let parents: BTreeSet<i64> = rows.iter().filter_map(InForce::parent).collect();
         for followed in rows {
             let has_targets = parents.contains(&followed.row.id);
             let is_known = |known: &Definition| {
@@ -48,7 +48,7 @@ impl KnownDefinitions {
                     && (known.has_targets, &known.not_a_target) == (has_targets, &followed.problem)
                     && !(has_cipher && known.refusal() == Some(NO_CIPHER))
             };
-            let parent = followed.parent().filter(|_| is_taking(&followed));
+            let parent = followed.parent();
             let definition = match before.by_id.get(&followed.row.id) {
                 Some(known)
                     if is_known(known)
@@ -175,11 +175,6 @@ fn waited_for_cipher(known: &Definition, has_cipher: bool) -> bool {
 /// Why a definition with `encrypt_param` waits on a node that has no cipher.
 const NO_CIPHER: &str =
     "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
-
-/// Returns whether notices are passed on to a target.
-fn is_taking(target: &InForce) -> bool {
-    target.row.delete_time.is_none()
-}
 
 /// Returns the definitions whose circuits are open; logs and records changes.
 fn open_circuits(

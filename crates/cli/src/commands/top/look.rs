@@ -8,7 +8,6 @@ use serde::Serialize;
 use solid_notify::definition::DefinitionState;
 use solid_notify::operate::{DefinitionCounts, NoticeCounts, OpenAlert, Paused, SeenNode, SeriesPoint};
 
-use crate::commands::store::has_handler;
 use crate::contexts::shown;
 use crate::exit::Outcome;
 use crate::session::Session;
@@ -120,10 +119,10 @@ fn age(age: Duration) -> String {
 
 fn obstacle(state: &DefinitionState, nodes: &[SeenNode]) -> Option<&'static str> {
     match () {
-        () if !state.row.enabled => Some("disabled"),
+        () if !state.in_force().enabled => Some("disabled"),
         () if !state.problems.is_empty() => Some("invalid"),
         () if !state.refused_by.is_empty() => Some("refused"),
-        () if !has_handler(&state.row, nodes) => Some("no handler"),
+        () if !state.is_handled_by(nodes) => Some("no handler"),
         () => None,
     }
 }
