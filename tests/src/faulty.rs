@@ -96,6 +96,11 @@ impl Faulty {
             .and_then(|(_, faults)| faults.pop_front())
     }
 
+    /// How often a method was carried out, or how many calls ended with a `fault`.
+    pub fn called(&self, method: &str) -> usize {
+        self.diary.all().iter().filter(|call| **call == method).count()
+    }
+
     /// Plans faults for a method, or for `all`.
     pub fn plan(&self, method: &'static str, faults: impl IntoIterator<Item = Fault>) {
         self.planned.lock().unwrap().push((method, faults.into_iter().collect()));

@@ -116,8 +116,7 @@ async fn an_outcome_whose_answer_was_lost_is_counted_once() {
     store.plan("settle", [Fault::AnswerLost, Fault::AnswerLost]);
     let id = add(&b, "sync").await;
     outbox.wake();
-    eventually("the third settle", async || store.diary.all().iter().filter(|call| **call == "settle").count() == 3)
-        .await;
+    eventually("the third settle", async || store.called("settle") == 3).await;
     let failed = record(&b, id).await;
     assert_eq!((failed.status, failed.failures, failed.errors.len(), calls.count()), (Status::Failed, 1, 1, 1));
     sweeper.shutdown().await;
@@ -199,7 +198,20 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     let ours = add(&b, "sync").await;
     outbox.wake();
     eventually("ours is being sent", async || calls.count() == 1).await;
-    // Another node claims it, which the sweeper does not know before.
+    // An outage of the sweep, while the lease still lasts a minute.
+    store.plan("due", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 3));
+    outbox.wake();
+    let since_last_fault = || {
+        let diary = store.diary.all();
+        let last = diary.iter().rposition(|call| *call == "fault");
+        last.map_or(Vec::new(), |last| diary[last..].to_vec())
+    };
+    eventually("the faults", async || store.planned.lock().unwrap()[0].1.is_empty()).await;
+    eventually("the sweep looks again", async || since_last_fault().contains(&"due")).await;
+    let after = since_last_fault();
+    assert_eq!(after.iter().find(|call| ["extend", "due"].contains(call)), Some(&"extend"), "{after:?}");
+    store.planned.lock().unwrap().clear();
+    // Another node claims a notice, which the sweeper does not know before.
     b.outbox().define_if_missing(NotifyDef::new("held").handler("sync").enabled(false)).await.unwrap();
     let others = add(&b, "held").await;
     let def_id = definition(&b, "held").await.id;
@@ -216,7 +228,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     // Then the database is down while both leases expire.
     store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));
     outbox.wake();
-    eventually("the outage", async || store.diary.all().contains(&"fault")).await;
+    eventually("the outage", async || store.called("fault") > 3).await;
     b.clock().advance(Duration::from_secs(61));
     eventually("the outage is over", async || {
         store.planned.lock().unwrap().iter().all(|(_, faults)| faults.is_empty())
@@ -232,7 +244,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     let diary = store.diary.all();
     let after: Vec<_> = diary[last_fault..].iter().filter(|call| ["extend", "claim", "look"].contains(call)).collect();
     assert_eq!(after.first(), Some(&&"extend"), "{diary:?}");
-    let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
+    let looks = || store.called("due");
     let before = looks();
     b.clock().advance(grace - Duration::from_millis(1));
     eventually("three sweeps", async || looks() >= before + 3).await;
@@ -250,7 +262,8 @@ async fn a_shutdown_during_an_outage_ends_nevertheless() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
-    let sweeper = builder.start().await.unwrap();
+    // The last tries end it, long before the limit of the whole shutdown.
+    let sweeper = builder.shutdown_grace(Duration::from_secs(300)).start().await.unwrap();
     store.plan("settle", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 10_000));
     let id = add(&b, "sync").await;
     outbox.wake();
@@ -277,7 +290,7 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
     eventually("it is being sent", async || calls.count() == 1).await;
     store.plan("extend", std::iter::repeat_n(Fault::Refused(FaultKind::Conflict), 10_000));
     b.clock().advance(Duration::from_secs(61));
-    let looks = async || store.diary.all().iter().filter(|call| **call == "look").count() > 3;
+    let looks = async || store.called("look") > 3;
     eventually("the sweep finds it expired, again and again", looks).await;
     gate.add_permits(9);
     let done = reaches(&b, id, Status::Succeeded).await;
@@ -301,11 +314,14 @@ async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
     let id = add(&b, "sync").await;
     outbox.wake();
     eventually("it is claimed", async || store.diary.all().contains(&"claimed")).await;
+    let looks = || store.called("look");
+    let before = looks();
     b.clock().advance(Duration::from_millis(1));
-    // All that can be done is done before one can go on here a thousand times.
+    // Meanwhile the lease loop runs.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
+    assert_eq!(looks(), before, "a look would find it, and the node does not know it yet");
     assert_eq!(record(&b, id).await.status, Status::Sending);
     gate.add_permits(100);
     let done = reaches(&b, id, Status::Succeeded).await;
@@ -328,7 +344,7 @@ async fn a_sweeper_is_not_idle_while_a_claim_is_under_way() {
     outbox.engine().dispatch().hand(vec![Fresh { id, def_id, report: FirstAttemptSender::new().0 }]);
     eventually("the first-send dispatch claims it", async || store.diary.all().contains(&"claimed")).await;
     // For the sweep nothing is due any more, and nothing is claimed yet.
-    let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
+    let looks = || store.called("due");
     let before = looks();
     {
         let mut idle = std::pin::pin!(sweeper.idle());

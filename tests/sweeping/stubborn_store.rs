@@ -264,7 +264,7 @@ async fn an_expired_lease_is_judged_once() {
         outbox.wake();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let looked = store.diary.all().iter().filter(|call| **call == "look").count();
+    let looked = store.called("look");
     assert!(looked > 5, "the sweep looked {looked} times");
     // One batch, tried again with growing pauses; not two hundred outcomes for each look.
     let outcomes = store.outcomes.load(Ordering::SeqCst);

@@ -60,7 +60,8 @@ pub struct Tally {
     /// Notices that succeeded, were skipped by their handler, or were refused by the filter of their target.
     pub succeeded: u64,
     /// Attempts that delivered a notice which then awaited its ack. An acked notice stays counted here, because an ack is stored
-    /// by the process that it reaches, and is no outcome of a sweeper.
+    /// by the process that it reaches, and is no outcome of a sweeper. A delivery is not counted whose nack was judged before it was
+    /// stored.
     pub awaiting_ack: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::{Failure, Filter, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
@@ -53,6 +53,30 @@ pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Ba
     assert_eq!((back.status, back.fence, back.failures, back.crashes), (Status::NotSent, 1, 0, 0));
     assert_eq!(back.next_call_time, Some(b.clock().now()), "due for anybody, at once");
     assert!(back.errors.is_empty());
+}
+
+pub async fn handed_back_retry_keeps_the_class_of_its_failure(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let handler = move |notice: Notice<i64>| {
+        noted.note(());
+        async move {
+            match notice.attempt() {
+                1 => Err(HttpStatus(503).into()),
+                _ => std::future::pending().await,
+            }
+        }
+    };
+    let builder = b.outbox().sweeper().shutdown_grace(Duration::from_millis(20)).handler("sync", handler);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::Failed).await;
+    b.clock().advance(Duration::from_secs(5));
+    eventually("the retry is being sent", async || calls.count() == 2).await;
+    sweeper.shutdown().await;
+    let back = record(b, id).await;
+    assert_eq!((back.status, back.failures, back.last_class.as_deref()), (Status::Failed, 1, Some("unavailable")));
 }
 
 pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &dyn Backend) {

@@ -129,7 +129,8 @@ macro_rules! sending_suite {
                 a_limited_backlog_takes_nothing_from_others,
                 a_circuit_opens_is_probed_and_closes,
                 the_switch_pauses_everything_without_loss_or_alert;
-            targets: each_target_gets_each_notice_once_from_two_sweepers,
+            targets: definition_with_targets_needs_no_handler_of_its_own,
+                each_target_gets_each_notice_once_from_two_sweepers,
                 a_filter_lets_through_what_it_accepts,
                 an_invalid_filter_pauses_its_target_only_and_loses_nothing,
                 a_disabled_target_gets_nothing_and_a_later_one_only_what_follows,
@@ -147,6 +148,7 @@ macro_rules! sending_suite {
                 timetable_ticks_again_after_a_clock_was_a_year_ahead;
             lifecycle: a_shutdown_waits_for_running_handlers,
                 after_the_grace_period_notices_are_handed_back_uncounted,
+                handed_back_retry_keeps_the_class_of_its_failure,
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
@@ -180,6 +182,7 @@ macro_rules! sending_suite {
                 a_handler_learns_whether_its_delivery_must_be_acked,
                 a_token_acks_a_later_attempt_too,
                 ack_or_nack_before_the_handler_returned_decides,
+                fast_ack_of_a_notice_without_history_is_no_lost_lease,
                 the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first;
             alerts: a_final_failure_raises_an_alert_with_all_details,
                 every_trigger_raises_the_alerts_that_it_names,

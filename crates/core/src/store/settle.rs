@@ -90,7 +90,9 @@ impl Settle {
     }
 
     /// Returns why this outcome was not written: another session locks the row, an earlier try stored it and its reply got lost,
-    /// or the lease was lost. `stored`: the notice as it is now; `None`: it is neither live nor in history.
+    /// or the lease was lost. An overdue outcome that is stored already counts as lost: another node, or a later look of this one,
+    /// may have judged the notice the same, and both would count the failure. `stored`: the notice as it is now; `None`: it is
+    /// neither live nor in history.
     pub fn judge(&self, stored: Option<&StoredState>) -> Settled {
         let next = &self.transition.next;
         let Some(stored) = stored else {
@@ -101,7 +103,8 @@ impl Settle {
         let counters = (self.transition.failures, self.transition.crashes);
         if stored.fence != self.fence {
             Settled::LostLease
-        } else if stored.status == Some(next.status()) && (stored.failures, stored.crashes) == counters {
+        } else if !self.overdue && stored.status == Some(next.status()) && (stored.failures, stored.crashes) == counters
+        {
             Settled::Stored
         } else if let Some(ended) = stored.status.filter(|status| status.is_final()) {
             Settled::Ended(ended)
@@ -160,7 +163,7 @@ pub struct StoredState {
 /// Result of settling one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// It is stored, by this call or by an earlier one whose response was lost.
+    /// It is stored, by this call or, unless it is overdue, by an earlier one whose response was lost.
     Stored,
     /// The notice has changed since the outcome was decided. Nothing was changed.
     LostLease,

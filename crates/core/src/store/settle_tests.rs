@@ -61,6 +61,14 @@ fn outcome_whose_reply_was_lost_counts_as_stored() {
 }
 
 #[test]
+fn overdue_outcome_that_another_sweeper_has_stored_is_lost() {
+    let overdue = Settle { overdue: true, ..settle() };
+    assert_eq!(overdue.judge(Some(&stored(Status::Failed, 2))), Settled::LostLease);
+    let dead = Settle { overdue: true, ..ended(Status::DeadLetter, Some("no"), true) };
+    assert_eq!(dead.judge(Some(&stored(Status::DeadLetter, 0))), Settled::Ended(Status::DeadLetter));
+}
+
+#[test]
 fn outcome_of_an_earlier_claim_is_lost() {
     let later = StoredState { fence: 4, ..stored(Status::Failed, 2) };
     assert_eq!(settle().judge(Some(&later)), Settled::LostLease);

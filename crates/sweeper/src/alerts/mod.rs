@@ -1,7 +1,8 @@
 //! Alerts on the sweeper's side: [`Alarms`] makes them. [`advance`]: what becomes of rows that are due. [`sending`] and [`recipients`]:
 //! the handler of the notices, and who gets them. [`locked`]: waits for rows that other sessions have locked.
 //!
-//! Which outcomes raise an alarm is in `settling`, and which conditions do in `background`.
+//! Which outcomes raise an alarm is in `settling`, and which conditions do in `background`. `running/pause.rs` makes the alarm of a
+//! definition that its handler pauses.
 
 pub(crate) mod advance;
 pub(crate) mod locked;

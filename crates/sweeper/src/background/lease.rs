@@ -1,4 +1,4 @@
-//! The lease loop: extends leases that end soon, in one statement and on a connection of its own.
+//! The lease loop: extends leases that end soon, in batches and on a connection of its own.
 //!
 //! A lease is longer than its attempt may take, so extensions serve outcomes that the database did not take in time. The
 //! loop also finds claims whose answer was lost, which the store lists for this node and which are not registered here.

@@ -67,3 +67,23 @@ pub(crate) async fn without_definition(worker: &Worker) -> Result<Vec<(i64, Stri
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use solid_notify_testkit::MemoryOutbox;
+
+    use super::*;
+    use crate::OutboxExt;
+
+    #[tokio::test]
+    async fn a_definition_created_after_the_last_reading_is_not_deleted() {
+        let outbox = MemoryOutbox::new();
+        let worker = Worker::new(outbox.sweeper().setup);
+        worker.reload_definitions().await.unwrap();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let last = worker.stores().definitions.last_versions().await.unwrap();
+        assert!(last.iter().any(|version| version.row().unwrap().name == "sync"));
+        find_deleted(&worker).await.unwrap();
+        assert_eq!(worker.known.deleted_by_sql(), []);
+    }
+}

@@ -21,7 +21,7 @@ pub(super) const CLAIM_BATCH: usize = 500;
 /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
 /// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
 ///
-/// `crash_loop_permit` is kept until the outcome ofXstored.
+/// `crash_loop_permit` is kept until the outcome of the attempt is stored.
 pub(super) async fn claim_and_start(
     worker: &Arc<Worker>,
     definition: &Arc<Definition>,

@@ -1,7 +1,7 @@
 //! The types that users write and receive: handlers, and the notice that a handler gets. Its result is in [`super::failure`].
 //!
-//! [`super::erased`] keeps handlers of all types together. [`super::attempt`] calls the handlers; it applies the time-out, catches
-//! panics and takes the slots.
+//! [`super::erased`] keeps handlers of all types together. [`crate::running::attempt`] calls the handlers, applies the time-out and
+//! catches panics.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

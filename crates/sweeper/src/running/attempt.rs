@@ -100,7 +100,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         // In a box, as `pause` below.
-        let event = Box::pin(out_of_tries(worker, definition.row.id, &claimed)).await;
+        let event = Box::pin(out_of_tries(worker, definition.row.id)).await;
         return Outcome::new(claimed, ready, event);
     }
     let began = Instant::now();
@@ -132,10 +132,10 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     outcome
 }
 
-/// Decides about a notice that has no try left by the row that this node knows. The definitions are read first, because an operator may
-/// have just raised the limit: without an attempt, the edit is the notice's only chance. A notice that has a try is handed back, and the
-/// next claim is by its row.
-async fn out_of_tries(worker: &Worker, def_id: i64, claimed: &ClaimedNotice) -> Event {
+/// Returns the event of a notice that has no try left by the row that this node knows. The definitions are read first, because an
+/// operator may have just raised the limit: without an attempt, the edit is the notice's only chance. By the row that was read, the
+/// transition hands back a notice that has a try after all.
+async fn out_of_tries(worker: &Worker, def_id: i64) -> Event {
     let knows_all = tokio::select! {
         biased;
         knows_all = worker.knows_all_edits() => knows_all,
@@ -144,10 +144,9 @@ async fn out_of_tries(worker: &Worker, def_id: i64, claimed: &ClaimedNotice) -> 
     if !knows_all {
         return Event::HandedBack(worker.settings.poll_interval);
     }
-    let definitions = worker.definitions();
-    let definition = definitions.get(def_id).filter(|definition| !definition.has_targets);
-    let ready = definition.and_then(|definition| definition.ready());
-    match ready.is_some_and(|ready| ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries())) {
+    // Tries mean nothing to a notice of a definition that now has targets, is paused or was deleted.
+    let takes_attempts = |definition: &Arc<Definition>| definition.ready().is_some() && !definition.has_targets;
+    match worker.definition(def_id).is_some_and(|definition| takes_attempts(&definition)) {
         true => Event::OutOfTries,
         false => Event::HandedBack(Duration::ZERO),
     }

@@ -81,11 +81,14 @@ impl AttemptsInFlight {
         }
     }
 
-    /// Forgets an attempt whose outcome is settled.
-    pub(crate) fn forget(&self, id: i64, fence: i64) {
+    /// Forgets an attempt whose outcome is settled; with `overdue`, the judgement that this outcome was. A nack can come before the
+    /// attempt ends: then the outcome of the attempt is settled while its delivery is being judged.
+    pub(crate) fn forget(&self, id: i64, fence: i64, overdue: bool) {
         let mut state = self.state.lock();
-        state.judged.remove(&(id, fence));
-        state.let_go(id, fence);
+        // What is handed back has a judgement, too, and no attempt.
+        if overdue || !state.let_go(id, fence) {
+            state.judged.remove(&(id, fence));
+        }
     }
 
     /// Gives up an attempt that has no outcome, or one that cannot be stored in any form.
@@ -217,16 +220,36 @@ impl State {
         self.attempts.get_mut(&id).filter(|attempt| attempt.fence == fence)
     }
 
-    fn let_go(&mut self, id: i64, fence: i64) {
-        if self.attempt(id, fence).is_some() {
-            self.attempts.remove(&id);
-        }
+    /// Returns false if there is no such attempt.
+    fn let_go(&mut self, id: i64, fence: i64) -> bool {
+        self.attempt(id, fence).is_some() && self.attempts.remove(&id).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outcome_of_an_attempt_ends_no_judgement_of_its_delivery() {
+        let in_flight = AttemptsInFlight::default();
+        let attempt = Attempt {
+            fence: 1,
+            lease: Duration::ZERO,
+            lease_end: Duration::ZERO,
+            overdue_at: Instant::now(),
+            ended: true,
+        };
+        in_flight.state.lock().attempts.insert(1, attempt);
+        assert!(in_flight.begin_to_judge(1, 1));
+        in_flight.forget(1, 1, false);
+        assert!(!in_flight.contains(1, 1) && !in_flight.begin_to_judge(1, 1), "the same failure would count twice");
+        in_flight.forget(1, 1, true);
+        assert!(in_flight.begin_to_judge(1, 1));
+        // Handed back.
+        in_flight.forget(1, 1, false);
+        assert!(in_flight.begin_to_judge(1, 1));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn attempt_that_was_given_up_is_forgotten_after_a_day() {

@@ -50,8 +50,8 @@ fn settle_of(worker: &Worker, outcome: &Outcome) -> Settle {
 fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
     let claimed = &outcome.claimed;
     let (errors, last_class) = match &outcome.trouble {
-        // A notice that ends without another attempt keeps its last error.
-        None if outcome.event == Event::Expired || outcome.event == Event::OutOfTries => {
+        // Without an attempt, the class of the last failure stays.
+        None if matches!(outcome.event, Event::Expired | Event::OutOfTries | Event::HandedBack(_)) => {
             (claimed.errors.clone(), claimed.last_record().map(|last| last.class))
         }
         None => (claimed.errors.clone(), None),

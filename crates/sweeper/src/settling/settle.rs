@@ -170,15 +170,7 @@ fn settled(worker: &Worker, decided: Decided) {
     let Decided { settle, outcome, .. } = &decided;
     let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
     let (id, attempt) = (settle.id, outcome.claimed.attempt());
-    let Outcome { claimed, event, duration, .. } = outcome;
-    let next = &settle.transition.next;
-    report(|| {
-        if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
-            && !is_built_in(definition)
-        {
-            worker.outcomes.series.settled(worker.clock_millis(), outcome, word);
-        }
-    });
+    measure(worker, &decided);
     let first_attempt = match &settle.transition.next {
         Next::Finish { status: Status::DeadLetter, reason, .. } => {
             let reason = reason.as_deref().unwrap_or_default();
@@ -214,8 +206,27 @@ fn settled(worker: &Worker, decided: Decided) {
     worker.in_flight.report(&[id], &first_attempt);
 }
 
+/// Counts an attempt in the metrics and in the series.
+fn measure(worker: &Worker, decided: &Decided) {
+    let Decided { settle, outcome, .. } = decided;
+    let Outcome { claimed, event, duration, .. } = outcome;
+    report(|| {
+        if let Some(word) =
+            outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next)
+            && !is_built_in(decided.definition())
+        {
+            worker.outcomes.series.settled(worker.clock_millis(), outcome, word);
+        }
+    });
+}
+
 /// Handles an outcome that is not stored, because the notice has changed since its claim.
 fn lost(worker: &Worker, decided: &Decided, reply: Settled) {
+    let is_acked = is_acked_delivery(decided, reply);
+    if is_acked {
+        measure(worker, decided);
+        worker.outcomes.count(&decided.outcome, |totals| &totals.awaiting_ack);
+    }
     forget(worker, decided);
     let first_attempt = match reply {
         Settled::Ended(Status::DeadLetter) => FirstAttempt::Failed("its lease was lost after its last try".to_owned()),
@@ -223,7 +234,7 @@ fn lost(worker: &Worker, decided: &Decided, reply: Settled) {
         _ => FirstAttempt::StillDue,
     };
     worker.in_flight.report(&[decided.settle.id], &first_attempt);
-    report(|| report_lost(decided, reply));
+    report(|| if is_acked { report_acked(decided) } else { report_lost(decided, reply) });
 }
 
 /// Forgets an attempt whose outcome is settled or can never be settled. Other notices may then pass the limits.
@@ -234,10 +245,21 @@ fn forget(worker: &Worker, decided: &Decided) {
     {
         worker.alarms.locked_rows.goes_on(def_id, &definition.row.name, Work::Outcomes);
     }
-    worker.in_flight.forget(decided.settle.id, decided.settle.fence);
+    worker.in_flight.forget(decided.settle.id, decided.settle.fence, decided.outcome.overdue);
     if worker.admission.attempt_settled(&decided.outcome.ready.policy) {
         worker.signals.sweep_soon();
     }
+}
+
+/// Whether the ack of a delivery came before the delivery was stored, as that of a fast receiver often does.
+fn is_acked_delivery(decided: &Decided, reply: Settled) -> bool {
+    let awaits_ack = matches!(decided.settle.transition.next, Next::Wait { status: Status::AwaitingAck, .. });
+    reply == Settled::Ended(Status::Succeeded) && awaits_ack && !decided.outcome.overdue
+}
+
+fn report_acked(decided: &Decided) {
+    let (definition, id, attempt) = (decided.definition(), decided.settle.id, decided.outcome.claimed.attempt());
+    tracing::debug!(%definition, id, attempt, "delivered, and acked already");
 }
 
 fn report_lost(decided: &Decided, reply: Settled) {

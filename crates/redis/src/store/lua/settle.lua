@@ -85,8 +85,9 @@ for i, outcome in ipairs(given.outcomes) do
     out[i] = 'done'
   elseif not stored_status then
     out[i] = (status == '1' and not outcome.keep) and 'was' or 'lost'
-  elseif stored_fence == outcome.fence and stored_status == status and stored_failures == failures and stored_crashes == crashes then
-    -- An earlier call stored it, and its reply was lost.
+  elseif not outcome.overdue and stored_fence == outcome.fence and stored_status == status and stored_failures == failures
+    and stored_crashes == crashes then
+    -- An earlier call stored it, and its reply was lost. An overdue one may have been stored by another sweeper.
     out[i] = 'was'
   elseif stored_fence == outcome.fence and not LIVE[stored_status] then
     out[i] = 'ended ' .. stored_status

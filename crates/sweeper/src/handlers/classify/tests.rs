@@ -266,6 +266,7 @@ fn a_mail_server() {
     assert_eq!(class(send(1)), Network, "no server listens");
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[test]
 fn outermost_error_with_a_certain_class_decides() {
     assert_eq!(class(io::Error::new(io::ErrorKind::TimedOut, HttpStatus(401))), Timeout);
