@@ -38,7 +38,7 @@ impl Unordered {
     }
 
     /// Marks the start of a claim. If the claim does not end in time, the next claim of the definition reads the slice in parts.
-    pub(super) fn claim(&self, def_id: i64) -> Unfinished<'_> {
+    pub(super) fn begin_claim(&self, def_id: i64) -> Unfinished<'_> {
         Unfinished { of: self, def_id: Some(def_id) }
     }
 }

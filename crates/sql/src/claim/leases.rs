@@ -27,6 +27,7 @@ impl LeaseStatements {
         let statement = |text: String| Statement::new(kind, &text);
         let claimed = Claimed::stored(kind);
         let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("lease", Ty::Int)]);
+        // That it is still being sent (status 5), under this claim.
         let ours = fence::holds("5");
         Self {
             overdue: statement(format!(

@@ -27,7 +27,7 @@ pub(crate) async fn plain_claim<DB: Dialect>(
 ) -> sqlx::Result<Vec<ClaimedNotice>> {
     let statements = ClaimStatements::of(DB::KIND);
     let (batch, picked);
-    let unfinished = hints.unordered.claim(claim.def_id);
+    let unfinished = hints.unordered.begin_claim(claim.def_id);
     let (pick, status, what) = match &claim.what {
         ClaimWhat::Slice(status) if by_parts => {
             picked = pick_by_parts::<DB>(conn, now, hints, claim, *status, limit).await?;

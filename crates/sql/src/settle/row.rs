@@ -25,7 +25,8 @@ impl Fenced {
     }
 }
 
-/// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
+/// The new state of a notice, as the statements of this folder and of `shortcuts/settle_at_once.rs` read it. The latter alone compares
+/// `fence`, `was` and `overdue`, and reads `ends` and `keep`. Missing values are null.
 #[derive(Serialize)]
 pub(crate) struct NewState<'a> {
     notice_id: i64,
