@@ -118,6 +118,29 @@ async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Da
     new.close().await;
 }
 
+#[cfg(postgres)]
+#[tokio::test]
+async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
+    let db =
+        TestDb::<solid_notify_tests::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(2)))
+            .await;
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    db.sql(
+        "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
+         CREATE TRIGGER nap BEFORE UPDATE ON notify_def FOR EACH ROW EXECUTE FUNCTION nap()",
+    )
+    .await;
+    let naps = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+                WHERE relation = 'notify_def'::regclass AND wait_event = 'PgSleep'";
+    let is_running = async || solid_notify_tests::Postgres::number(&db.pool, naps).await > 0;
+    let seen = db.outbox.definitions().await.unwrap().remove(0).row;
+    let edit = db.outbox.update(&seen, seen.clone().timeout("7s"));
+    let (edited, ()) = tokio::join!(edit, eventually("the statement runs", &is_running));
+    edited.unwrap_err();
+    eventually("the statement is gone", async || !is_running().await).await;
+    db.close().await;
+}
+
 /// A plan that was made while the queue was empty must not read the whole of it later. The application's connections are as
 /// they were.
 #[cfg(postgres)]

@@ -10,6 +10,8 @@ use solid_notify::{
 };
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
+#[cfg(postgres)]
+use solid_notify_tests::Postgres;
 use solid_notify_tests::sending::{Calls, eventually, reaches};
 use solid_notify_tests::{Database, Sqlite, TestDb, on_each_database};
 use tokio::sync::Semaphore;
@@ -249,6 +251,28 @@ async fn the_newest_state_is_sent_after_concurrent_changes<D: Database>() {
             .await;
     }
     sweeper.shutdown().await;
+    db.close().await;
+}
+
+/// Another session locks the duplicate first. The insert does not wait for that session, but the look for the duplicate does.
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_notice_is_inserted_again_when_its_duplicate_loses_its_key() {
+    let db = TestDb::<Postgres>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let add = async || db.add_new(NewNotice::new("sync", 1).unwrap().unique_until_claimed("key")).await;
+    let first = add().await.id();
+    let mut other = db.pool.begin().await.unwrap();
+    sqlx::Postgres::script(&mut other, "SELECT id FROM notify_msg FOR UPDATE".into()).await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+                   WHERE NOT granted AND datname = current_database()";
+    let claim = async {
+        eventually("the look waits", async || Postgres::number(&db.pool, waiting).await == 1).await;
+        sqlx::Postgres::script(&mut other, "UPDATE notify_msg SET fence = 1".into()).await.unwrap();
+        other.commit().await.unwrap();
+    };
+    let (added, ()) = tokio::join!(add(), claim);
+    assert!(!added.is_duplicate() && added.id() > first, "{added:?}");
     db.close().await;
 }
 

@@ -1,5 +1,5 @@
-//! All faults, one after the other, then all at once, on each database. A process that is killed now and then commits over twenty
-//! thousand notices. Sweepers send them, and three attempts in ten fail.
+//! All faults, one after the other, then all at once, on each database. A process that is killed now and then commits thousands of
+//! notices. Sweepers send them, and three attempts in ten fail.
 //!
 //! `nodes.rs` runs the processes (`tests/node/`), and `injected/` has the faults. `phases.rs` says when which fault strikes, and
 //! that it did. `check.rs` proves from the journal and the tables that nothing was lost, repeated without need, sent

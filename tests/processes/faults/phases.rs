@@ -16,8 +16,8 @@ use crate::faults::run::{Run, RunCounts};
 const ALONE: Duration = Duration::from_secs(6);
 /// How long all of them do, at least.
 const TOGETHER: Duration = Duration::from_secs(20);
-/// The notices that are committed at least.
-const NOTICES: usize = 20_000;
+/// The notices that are committed at least. One round of all faults commits about as many.
+const NOTICES: usize = 8_000;
 /// How long all of it may take, beyond the wanted time of a soak.
 const LIMIT: Duration = Duration::from_secs(600);
 

@@ -20,8 +20,9 @@ use crate::faults::nodes::{Nodes, Role};
 const NO_ALERT: &str = "def_id <> (SELECT id FROM notify_def WHERE name = 'notify.alert')";
 /// How long notices may stand still, and how long the harness waits for the database.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// The live notices above which producers wait.
-const BACKLOG: usize = 1000;
+/// The live notices above which producers wait. A slow machine sends 25 a second on SQLite, and what is added then must be sent
+/// within [`PATIENCE`].
+const BACKLOG: usize = 400;
 /// How long the rest may take once nothing is added any more.
 const DRAINING: Duration = Duration::from_secs(90);
 /// Claimed rows of processes that have ended.

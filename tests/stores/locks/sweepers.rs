@@ -50,13 +50,18 @@ async fn lock<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Transaction<'stat
     other
 }
 
+/// A notice of `sync` is sent.
+async fn sync_is_sent<D: Database>(db: &TestDb<D>) {
+    let id = add(db, "sync").await;
+    db.outbox.wake();
+    reaches(db, id, Status::Succeeded).await;
+}
+
 /// Notices of `sync` are sent, one after the other, each soon.
 async fn sync_goes_on<D: Database>(db: &TestDb<D>, times: usize) {
     for nth in 0..times {
         let began = Instant::now();
-        let id = add(db, "sync").await;
-        db.outbox.wake();
-        reaches(db, id, Status::Succeeded).await;
+        sync_is_sent(db).await;
         assert!(began.elapsed() < SOON, "the {nth}th was sent after {:?}", began.elapsed());
     }
 }
@@ -219,7 +224,8 @@ async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
     tx.commit().await.unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(8) {
-        sync_goes_on(&db, 1).await;
+        // A stop would last as long as the lock. Beside the 2500 others a busy machine may need more time than `SOON`.
+        sync_is_sent(&db).await;
     }
     other.rollback().await.unwrap();
     let fails = definition(&db, "fails").await.id;
@@ -231,17 +237,16 @@ async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
     db.close().await;
 }
 
-/// The time that calls wait for each other is no time in which the database does not answer.
+/// The time that calls wait for each other is no time in which the database does not answer. A trigger makes each ack take 50 ms. The
+/// store has three connections for them, so the last of 150 waits longer than the time-out of a call on a machine of any speed.
 async fn burst_of_acks_fails_none_and_stops_no_sending<D: Database>()
 where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
-    const ACKS: i64 = 2000;
-    let db = TestDb::<D>::build(8, false, |builder| builder.call_timeout(Duration::from_secs(1))).await;
-    db.outbox
-        .define_if_missing(NotifyDef::new("asks").handler("sync").need_confirm(true).max_concurrency(500))
-        .await
-        .unwrap();
+    const ACKS: i64 = 150;
+    const CALL: Duration = Duration::from_secs(1);
+    let db = TestDb::<D>::build(8, false, |builder| builder.call_timeout(CALL)).await;
+    db.outbox.define_if_missing(NotifyDef::new("asks").handler("sync").need_confirm(true)).await.unwrap();
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     let added = add_notices(&mut tx, (0..ACKS).map(|n| NewNotice::new("asks", n).unwrap())).await.unwrap();
@@ -255,6 +260,22 @@ where
         slices.iter().all(|slice| slice.status == Status::AwaitingAck)
     })
     .await;
+    let asks = definition(&db, "asks").await.id;
+    let trigger = match <D::Db as sqlx::Database>::NAME {
+        "PostgreSQL" => format!(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF new.def_id = {asks} THEN PERFORM pg_sleep(0.05); END IF;
+                 RETURN new;
+             END $$;
+             CREATE TRIGGER slow BEFORE INSERT ON notify_msg_history FOR EACH ROW EXECUTE FUNCTION slow()"
+        ),
+        _ => format!(
+            "CREATE TRIGGER slow BEFORE INSERT ON notify_msg_history FOR EACH ROW
+             SET @slow = IF(new.def_id = {asks}, SLEEP(0.05), 0)"
+        ),
+    };
+    D::Db::script(&mut *db.pool.acquire().await.unwrap(), trigger.into()).await.unwrap();
+    let began = Instant::now();
     let answered = Arc::new(AtomicUsize::new(0));
     let acks = ids.iter().map(|id| {
         let (outbox, id, answered) = (db.outbox.clone(), *id, Arc::clone(&answered));
@@ -287,6 +308,7 @@ where
         other => Some(format!("{other:?}")),
     });
     let failed: Vec<String> = failed.collect();
+    assert!(began.elapsed() > 2 * CALL, "{:?}", began.elapsed());
     assert_eq!(failed.len(), 0, "{:?}", failed.first());
     assert!(sent > 0);
     sweeper.shutdown().await;

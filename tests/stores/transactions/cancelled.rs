@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use solid_notify::{FirstAttempt, NoticeTx, add_notice};
+use solid_notify::{Error, FirstAttempt, NoticeTx, add_notice};
 use solid_notify_tests::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, row, run};
@@ -165,30 +165,44 @@ async fn an_added_notice_can_be_dropped_at_every_await<D: Database<Db: Sql>>() {
     scene.ends_with_rows(&there, &rows).await;
 }
 
+/// Adds row and notice `k`, in an inner transaction of their own or not.
+async fn add_after<D: Database<Db: Sql>>(tx: &mut NoticeTx<'_, D::Db>, k: i64, nested: bool) -> Result<(), Error> {
+    if nested {
+        let mut inner = tx.begin().await?;
+        add_notice(&mut inner, "sync", k).await?;
+        row::<D>(&mut inner, k).await;
+        return inner.commit().await;
+    }
+    add_notice(tx, "sync", k).await?;
+    row::<D>(tx, k).await;
+    Ok(())
+}
+
 /// After an inner step of the transaction was cut, the whole of it is there if its commit says Ok, else nothing of it.
 async fn all_or_nothing<D: Database<Db: Sql>>(
     mut inner_step: impl AsyncFnMut(&Scene<D>, &mut NoticeTx<'static, D::Db>, Cut, i64) -> bool,
 ) {
     let scene = Scene::<D>::new(1).await;
     Cut::each(async |cut, k| {
-        let (before, inner, after) = (1000 * k, 1000 * k + 1, 1000 * k + 2);
-        let mut tx = scene.begin().await;
-        let added = scene.work(&mut tx, before).await;
-        let completed = inner_step(&scene, &mut tx, cut, inner).await;
-        // Where no transaction is open any more, this must be refused, because it would be stored without the rest.
-        let added_after = add_notice(&mut tx, "sync", after).await;
-        if added_after.is_ok() {
-            row::<D>(&mut tx, after).await;
+        let mut all_completed = true;
+        for nested in [false, true] {
+            let [before, inner, after] = [0, 1, 2].map(|n| 1000 * k + 10 * i64::from(nested) + n);
+            let mut tx = scene.begin().await;
+            let added = scene.work(&mut tx, before).await;
+            let completed = inner_step(&scene, &mut tx, cut, inner).await;
+            // Where no transaction is open any more, this must be refused, because it would be stored without the rest.
+            let added_after = add_after::<D>(&mut tx, after, nested).await;
+            let committed = tx.commit().await;
+            scene.is_clean(cut, k).await;
+            assert!(committed.is_ok() || !completed, "{cut:?}: {committed:?}");
+            assert_eq!(scene.exists(cut, before).await, committed.is_ok(), "{cut:?}: {committed:?}");
+            let expected = committed.is_ok() && added_after.is_ok();
+            assert_eq!(scene.exists(cut, after).await, expected, "{cut:?}: {added_after:?}, {committed:?}");
+            assert!(!scene.exists(cut, inner).await || committed.is_ok(), "{cut:?}: {committed:?}");
+            is_truthful(added.first_attempt(Duration::ZERO), committed.is_ok(), cut).await;
+            all_completed &= completed;
         }
-        let committed = tx.commit().await;
-        scene.is_clean(cut, k).await;
-        assert!(committed.is_ok() || !completed, "{cut:?}: {committed:?}");
-        assert_eq!(scene.exists(cut, before).await, committed.is_ok(), "{cut:?}: {committed:?}");
-        let expected = committed.is_ok() && added_after.is_ok();
-        assert_eq!(scene.exists(cut, after).await, expected, "{cut:?}: {added_after:?}, {committed:?}");
-        assert!(!scene.exists(cut, inner).await || committed.is_ok(), "{cut:?}: {committed:?}");
-        is_truthful(added.first_attempt(Duration::ZERO), committed.is_ok(), cut).await;
-        completed
+        all_completed
     })
     .await;
     scene.ends_with_what_exists().await;

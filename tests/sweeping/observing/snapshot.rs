@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use solid_notify::NotifyDef;
 use solid_notify_sql::statement_texts;
 use solid_notify_tests::{Database, TestDb, on_each_database};
+use sqlx::Executor;
 
 on_each_database!(a_thousand_definitions_are_read_at_once);
 
-async fn a_thousand_definitions_are_read_at_once<D: Database>() {
+async fn a_thousand_definitions_are_read_at_once<D: Database>()
+where
+    for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
     let texts = statement_texts::<D::Db>();
     let (_, read) = texts.iter().find(|(name, _)| *name == "read_counts").unwrap();
     assert!(!read.contains("notify_msg"), "{read}");
@@ -26,8 +30,13 @@ async fn a_thousand_definitions_are_read_at_once<D: Database>() {
     )
     .await;
     let operator = db.outbox.operator("test");
-    let mut fastest = Duration::MAX;
+    // By hand, and by the library: the fastest of each, in turns.
+    let (mut raw, mut fastest) = (Duration::MAX, Duration::MAX);
     for _ in 0..20 {
+        let began = Instant::now();
+        let by_hand = "SELECT d.*, c.* FROM notify_def d JOIN notify_count c ON c.def_id = d.id";
+        assert_eq!(db.pool.fetch_all(by_hand).await.unwrap().len(), 1001);
+        raw = raw.min(began.elapsed());
         let began = Instant::now();
         let snapshot = operator.snapshot().await.unwrap();
         fastest = fastest.min(began.elapsed());
@@ -35,6 +44,6 @@ async fn a_thousand_definitions_are_read_at_once<D: Database>() {
         let (counts, _) = snapshot[1000].taken.clone().unwrap();
         assert_eq!((counts.not_sent, counts.dead_letters), (1_000_000, 10_000_000));
     }
-    assert!(fastest < Duration::from_millis(50), "{fastest:?}");
+    assert!(fastest < 3 * raw, "{fastest:?}, by hand {raw:?}");
     db.close().await;
 }

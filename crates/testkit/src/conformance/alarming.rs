@@ -49,7 +49,7 @@ impl Defs {
         }
     }
 
-    fn dead(&self, claimed: &ClaimedNotice, message: &str) -> Settle {
+    pub(super) fn dead(&self, claimed: &ClaimedNotice, message: &str) -> Settle {
         let next = Next::Finish { status: Status::DeadLetter, reason: Some(message.to_owned()), keep: true };
         let mut settle = outcome(claimed, next);
         settle.alarm = Some(Box::new(self.alarm(message)));
@@ -271,21 +271,7 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
         b.add_to("sync").await;
     }
     let claimed = b.claim_slice(defs.sync, Status::NotSent, 100).await;
-    let settles = claimed.iter().map(|claimed| {
-        let settle = defs.dead(claimed, "no");
-        async move {
-            // A conflict with other nodes is transient.
-            for _ in 0..50 {
-                if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await
-                    && settled != [Settled::Locked]
-                {
-                    assert_eq!(settled, [Settled::Stored]);
-                    return;
-                }
-            }
-            panic!("always in conflict")
-        }
-    });
+    let settles = claimed.iter().map(|claimed| b.settle_beside_others(defs.dead(claimed, "no")));
     futures_util::future::join_all(settles).await;
     assert_eq!(defs.due(b).await.len(), 1);
     let row = defs.row(b).await;

@@ -1,5 +1,7 @@
 //! [`Backend`]: a store under test, and what the cases do with it. Adding and acking are the store's own; the rest goes through the outbox.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
@@ -99,5 +101,19 @@ impl dyn Backend + '_ {
         let mut answers = self.stores().send.settle(&[settle]).await.expect("settle");
         assert_eq!(answers.len(), 1, "one answer per outcome");
         answers.remove(0)
+    }
+
+    /// Settles again after a conflict with other nodes and while another session has locked the notice. After a conflict that can
+    /// be this call's own session: its connection is closed, and its transaction may end a moment later.
+    pub(crate) async fn settle_beside_others(&self, settle: Settle) {
+        let stored = async {
+            loop {
+                match self.stores().send.settle(std::slice::from_ref(&settle)).await.as_deref() {
+                    Ok([Settled::Locked]) | Err(_) => tokio::task::yield_now().await,
+                    settled => return assert_eq!(settled.unwrap(), [Settled::Stored]),
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), stored).await.expect("stored within 30 seconds");
     }
 }
