@@ -44,7 +44,7 @@ enum Command {
     Run(Run),
     /// Tells what Postgres did for `enqueue_tx`, `steady` and `drain`, statement by statement, on both sides.
     Profile {
-        /// A fiftieth of everything.
+        /// A two-hundredth of everything.
         #[arg(long)]
         quick: bool,
     },
@@ -62,7 +62,7 @@ enum Command {
         /// Pairs of repetitions that count.
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
         repetitions: u16,
-        /// A fiftieth of everything, once, and compares no target: whether it works, not how fast it is.
+        /// A two-hundredth of everything, once, and compares no target: whether it works, not how fast it is.
         #[arg(long)]
         quick: bool,
         /// Fail when a target is missed.
@@ -108,7 +108,7 @@ struct Run {
     /// Pairs of repetitions that count.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
-    /// A fiftieth of everything, once, and compares no target: whether it works, not how fast it is.
+    /// A two-hundredth of everything, once, and compares no target: whether it works, not how fast it is.
     #[arg(long)]
     quick: bool,
     /// Gives the raw side tables like ours, so that what is left is what the library costs; compares no target. (Not on SQLite.)

@@ -69,7 +69,7 @@ pub struct Environment {
     pub system: String,
     /// Pairs of repetitions.
     pub repetitions: usize,
-    /// True for a fiftieth of everything.
+    /// True for a two-hundredth of everything.
     pub quick: bool,
     /// True where the raw side has tables like ours.
     pub like_ours: bool,

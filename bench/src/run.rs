@@ -11,7 +11,7 @@ use crate::statistics::median;
 pub struct Plan {
     /// Pairs of repetitions that count.
     pub repetitions: usize,
-    /// A fiftieth of everything, once: whether it works, not how fast it is.
+    /// A two-hundredth of everything, once: whether it works, not how fast it is.
     pub quick: bool,
     /// The raw side has tables like ours.
     pub like_ours: bool,
@@ -25,7 +25,7 @@ impl Plan {
 
     /// A count, scaled.
     pub fn scaled(&self, count: usize) -> usize {
-        if self.quick { (count / 50).max(1) } else { count }
+        if self.quick { (count / 200).max(1) } else { count }
     }
 }
 

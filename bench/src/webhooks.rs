@@ -18,6 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 
+use crate::run::Plan;
 use crate::statistics::{as_f64, median, quantile};
 
 /// The notices of a repetition of the first part.
@@ -34,18 +35,18 @@ const LEAST_THROUGHPUT: f64 = 0.8;
 /// The longest median delivery time of the other targets, to that without hanging ones.
 const LONGEST_DELIVERY: f64 = 1.05;
 
-/// Measures pairs of repetitions. `quick`: a fiftieth of everything, once. Returns whether both targets are reached.
+/// Measures pairs of repetitions. `quick`: a two-hundredth of everything, once. Returns whether both targets are reached.
 pub async fn measure(repetitions: u16, quick: bool) -> Result<bool> {
     let repetitions = if quick { 1 } else { usize::from(repetitions) };
-    let scaled = |count: usize| if quick { (count / 50).max(1) } else { count };
+    let plan = Plan { repetitions, quick, like_ours: false };
     let server = Server::start().await?;
     let mut ratios = Vec::new();
     for repetition in 0..=repetitions {
         let (ours, bare) = match repetition % 2 {
-            0 => (channel(&server, scaled(COUNT)).await?, bare(&server, scaled(COUNT)).await?),
+            0 => (channel(&server, plan.scaled(COUNT)).await?, bare(&server, plan.scaled(COUNT)).await?),
             _ => {
-                let bare = bare(&server, scaled(COUNT)).await?;
-                (channel(&server, scaled(COUNT)).await?, bare)
+                let bare = bare(&server, plan.scaled(COUNT)).await?;
+                (channel(&server, plan.scaled(COUNT)).await?, bare)
             }
         };
         eprintln!("    channel {ours:>8.0}/s, bare loop {bare:>8.0}/s");
@@ -55,7 +56,7 @@ pub async fn measure(repetitions: u16, quick: bool) -> Result<bool> {
         }
     }
     let throughput = print("throughput, to the bare loop", &ratios)?;
-    let others = scaled(TARGETS - HANGING);
+    let others = plan.scaled(TARGETS - HANGING);
     let mut ratios = Vec::new();
     for repetition in 0..=repetitions {
         let (with, without) = match repetition % 2 {

@@ -1,4 +1,4 @@
-//! The bench runs on the selected databases and prints its figures: as a program, a fiftieth of everything, once.
+//! The bench runs on the selected databases and prints its figures: as a program, a two-hundredth of everything, once.
 //!
 //! A test cannot check speed; `run --check` does that.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use public_api::{Builder, Error};
 
-use crate::run::{cargo, run, workspace_root};
+use crate::run::{cargo, run, target_dir, workspace_root};
 
 /// The crates that users depend on.
 const CRATES: [&str; 11] = [
@@ -83,8 +83,7 @@ pub(crate) fn api(write: bool) -> Result<Comparison> {
 /// Documents the whole workspace as JSON, and returns the folder of the files. A warning of rustdoc, such as a broken link, is
 /// an error.
 fn document() -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let target = workspace_root().join(target);
+    let target = target_dir();
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
     doc.env("RUSTDOCFLAGS", "-D warnings -Z unstable-options --output-format json");
     let outcome = run(doc.env("RUSTDOC", unstable_rustdoc(&target)?), None)?;

@@ -11,9 +11,9 @@ use crate::api::{Comparison, api};
 use crate::book::book;
 use crate::mutate::mutants;
 use crate::provide::provide;
-use crate::run::{CommandResult, cargo, interrupted, run};
+use crate::run::{CommandResult, cargo, interrupted, run, workspace_root};
 use crate::selection::Selection;
-use crate::test::run_tests;
+use crate::test::{examples_of_newcomers, run_tests};
 use crate::tool::CARGO_DENY;
 
 /// How a step ended.
@@ -39,8 +39,11 @@ pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
         ("advisories", &advisories),
         ("tests", &|| Ok(run_tests(selection, &[])?.into())),
     ];
-    let long: [Step<'_>; 4] = [
+    let long: [Step<'_>; 7] = [
         ("book", &|| Ok(book()?.into())),
+        ("features", &each_feature),
+        ("examples", &|| Ok(examples_of_newcomers(selection)?.into())),
+        ("schedules", &schedules),
         ("newest servers", &newest),
         ("mutants", &|| surviving_mutants(selection)),
         ("faults", &|| soak(selection)),
@@ -87,6 +90,27 @@ fn step(command: &mut Command) -> Result<StepResult> {
     Ok(run(command, None)?.into())
 }
 
+/// Compiles `solid-notify` with each feature alone. The tests have all of them.
+fn each_feature() -> Result<StepResult> {
+    let file = workspace_root().join("crates/solid-notify/Cargo.toml");
+    let manifest: toml::Table = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}", file.display()))?
+        .parse()
+        .with_context(|| format!("cannot parse {}", file.display()))?;
+    let features = manifest.get("features").and_then(toml::Value::as_table).context("the manifest has no features")?;
+    let mut failed = Vec::new();
+    for name in features.keys() {
+        let command = ["check", "--package", "solid-notify", "--no-default-features", "--features", name];
+        if !run(&mut cargo(&command), None)?.succeeded() {
+            failed.push(name.as_str());
+        }
+    }
+    Ok(match failed.is_empty() {
+        true => StepResult::Passed,
+        false => StepResult::Failed(format!("alone these do not compile: {}", failed.join(", "))),
+    })
+}
+
 /// Runs the tests on the newest servers, in a process of its own, because an environment variable chooses the servers.
 fn newest() -> Result<StepResult> {
     let own = std::env::current_exe().context("cannot find the path of this program")?;
@@ -101,6 +125,11 @@ fn newest() -> Result<StepResult> {
 fn surviving_mutants(selection: &Selection) -> Result<StepResult> {
     let holes = mutants(selection, None, false)?;
     Ok(if holes == 0 { StepResult::Passed } else { StepResult::Failed(format!("{holes} mutants survived")) })
+}
+
+/// Runs ten times as many schedules as the tests do.
+fn schedules() -> Result<StepResult> {
+    step(cargo(&["test", "--package", "solid-notify-tests", "--test", "schedules"]).env("SCHEDULES", "20000"))
 }
 
 /// Injects every fault again and again, for the time in NOTIFY_SOAK (default: 30m).

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run::{cargo, workspace_root};
+use crate::run::{cargo, target_dir, workspace_root};
 
 /// The copy.
 pub(crate) struct Copy {
@@ -24,8 +24,7 @@ impl Copy {
     /// Makes the copy equal to the workspace, including files that are neither committed nor ignored.
     pub(crate) fn of_the_workspace() -> Result<Self> {
         let from = workspace_root();
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| from.join("target"), PathBuf::from);
-        let place = target.join("mutants");
+        let place = target_dir().join("mutants");
         let copy = Self { root: place.join("workspace"), target: place.join("target") };
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

@@ -129,6 +129,11 @@ pub(crate) fn workspace_root() -> PathBuf {
     root
 }
 
+/// Returns the folder into which cargo builds.
+pub(crate) fn target_dir() -> PathBuf {
+    workspace_root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,12 @@ pub const HOW_TO_INSTALL: &str = "MariaDB's programs `mariadbd`, `mariadb-instal
     `mariadb` (Debian and Ubuntu: `apt-get install mariadb-server`; Fedora: `dnf install mariadb-server`; \
     Homebrew: `brew install mariadb`)";
 
+/// The options of [`Durability::Fast`], on MySQL, too. 2, not 0: a commit hands its log to the operating system, so that `kill -9`
+/// loses nothing. Tables in one file, and no fsync, make a test's database in two thirds of the time: 24 of them, migrated and
+/// dropped, 8 at once, took 6.7 s before and 4.3 s with it on MariaDB, 12.2 s and 8.1 s on MySQL.
+pub(super) const FAST: [&str; 3] =
+    ["--innodb-flush-log-at-trx-commit=2", "--skip-innodb-file-per-table", "--innodb-flush-method=nosync"];
+
 /// Starts a fast server that loses its data when the machine crashes.
 ///
 /// # Errors
@@ -124,7 +130,7 @@ impl Engine for MariaDb {
         command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         command.arg(option("datadir", &place.data()));
         if self.durability == Durability::Fast {
-            command.arg("--innodb-flush-log-at-trx-commit=2");
+            command.args(FAST);
         }
         Ok(command)
     }
@@ -136,9 +142,7 @@ impl Engine for MariaDb {
         command.arg(option("datadir", &place.data())).arg(option("socket", &socket(place)));
         command.arg(option("pid-file", &place.directory().join("pid")));
         if self.durability == Durability::Fast {
-            // 2, not 0: a commit hands its log to the operating system, so that `kill -9` loses
-            // nothing. 0 would keep it in the server's memory for up to a second.
-            command.arg("--innodb-flush-log-at-trx-commit=2");
+            command.args(FAST);
         }
         command
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 
 use super::engine::{Engine, Way};
-use super::mariadb::{client, is_mariadb, option, socket};
+use super::mariadb::{FAST, client, is_mariadb, option, socket};
 use super::place::Place;
 use super::programs::{find, usual_folders, versioned_folders};
 use super::{Durability, Server, unstable};
@@ -108,7 +108,7 @@ impl Engine for MySql {
         command.args(["--no-defaults", "--initialize-insecure", "--secure-file-priv="]);
         command.arg(option("datadir", &place.data())).arg(option("init-file", &place.home().join("accounts.sql")));
         if self.durability == Durability::Fast {
-            command.arg("--innodb-flush-log-at-trx-commit=2");
+            command.args(FAST);
         }
         Ok(command)
     }
@@ -126,9 +126,8 @@ impl Engine for MySql {
         command.arg(option("datadir", &place.data())).arg(option("socket", &socket(place)));
         command.arg(option("pid-file", &place.home().join("pid")));
         if self.durability == Durability::Fast {
-            // As MariaDB: a commit hands both logs to the operating system, so that `kill -9` loses nothing. Without the performance
-            // schema it needs half the memory.
-            command.args(["--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--performance-schema=OFF"]);
+            // Without the performance schema it needs half the memory.
+            command.args(FAST).args(["--sync-binlog=0", "--performance-schema=OFF"]);
         }
         command
     }
