@@ -251,11 +251,12 @@ async fn asked_to_stop() {
 // [end]
 
 // [test]
-/// In your service this module begins with `#[cfg(test)]`, and the test with `#[tokio::test]`.
+/// In your service this module begins with `#[cfg(test)]`, and each test with `#[tokio::test]`.
 mod tests {
     use anyhow::Context;
     use solid_notify::Status;
-    use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
+    use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
+    use sqlx::pool::PoolOptions;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -287,6 +288,24 @@ mod tests {
         let acked = acked.send().await?;
         assert_eq!(acked.status(), reqwest::StatusCode::OK);
         assert_eq!(outbox.find(id).await?.context("the notice")?.status, Status::Succeeded);
+        Ok(())
+    }
+
+    /// A route that runs SQL is tested in a database of the test. No sweeper runs, so nothing is delivered.
+    pub(super) async fn order_is_booked_once() -> Result<()> {
+        let pool = PoolOptions::<Db>::new().max_connections(1).connect("sqlite::memory:").await?;
+        let outbox = open(pool, b"a secret for tests: 32 bytes long").await?;
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let warehouse = Warehouse { http: http.clone(), url: String::new(), own_url: String::new() };
+        let url = start(routes(App { outbox: outbox.clone(), warehouse })).await?;
+
+        let order = Order { id: 7, item: "7 wheels".to_owned() };
+        // The second request violates the primary key, so its transaction is rolled back.
+        for status in [StatusCode::CREATED, StatusCode::CONFLICT] {
+            let response = http.post(format!("{url}/orders")).json(&order).send().await?;
+            assert_eq!(response.status(), status);
+        }
+        assert_added(&outbox, SHIP_ORDER).with(json!(order)).times(1).await;
         Ok(())
     }
 
@@ -345,6 +364,7 @@ mod production {
 #[tokio::main]
 async fn main() -> Result<()> {
     tests::unacked_delivery_is_repeated().await?;
+    tests::order_is_booked_once().await?;
     let folder = tempfile::tempdir()?;
     let database_url = format!("sqlite://{}?mode=rwc", folder.path().join("shop.db").display());
     let (warehouse_url, deliveries) = tests::receiver().await?;
