@@ -9,6 +9,7 @@ mod channels;
 mod crash_loops;
 mod faulty_store;
 mod lost_answers;
+mod memory_outbox;
 mod observing;
 mod operating;
 mod receivers;

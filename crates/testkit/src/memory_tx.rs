@@ -278,24 +278,3 @@ impl MemoryTx {
         Receipt::added(id, first_attempt)
     }
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn edit_by_hand_takes_numbers_of_older_conventions() {
-        let outbox = MemoryOutbox::new();
-        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-        let row = async || outbox.definitions().await.unwrap().remove(0).row;
-        let seen = row().await;
-        for (number, word) in ["final_failure", "each_failure", "never", "after_failures"].iter().enumerate() {
-            let by_hand = seen.clone().alert_trigger_type(number.to_string()).max_confirm_delay("60");
-            outbox.edit_by_hand(seen.id, Some(by_hand.max_retry_interval("-1")));
-            let read = row().await;
-            assert_eq!((read.alert_trigger_type.as_str(), read.max_confirm_delay.as_str()), (*word, "60s"));
-            assert_eq!((read.max_retry_interval, read.create_time), (None, seen.create_time));
-        }
-    }
-}
