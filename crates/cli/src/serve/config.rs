@@ -328,8 +328,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
-
         /// Bytes of a good file are replaced, doubled and deleted. The result is valid, or each problem has its place.
         #[test]
         fn spoilt_files_have_problems_with_places(edits in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8, any::<char>()), 1..6)) {
