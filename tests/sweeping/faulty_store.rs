@@ -66,7 +66,7 @@ async fn health_shows_an_outage_a_running_attempt_and_the_shutdown() {
     assert!(!down.database_answers && down.last_sweep.unwrap() >= down.database_for, "{down:?}");
     store.planned.lock().unwrap().clear();
     eventually("it is ready again", async || sweeper.health().is_ready()).await;
-    assert!(sweeper.health().last_sweep.unwrap() < Duration::from_secs(10));
+    assert!(sweeper.health().last_sweep.unwrap() < Duration::from_secs(20));
 
     gate.add_permits(1);
     reaches(&b, id, Status::Succeeded).await;
@@ -122,7 +122,7 @@ async fn an_outcome_whose_answer_was_lost_is_counted_once() {
     sweeper.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -257,7 +257,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     sweeper.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_during_an_outage_ends_nevertheless() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -298,7 +298,7 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
     sweeper.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();

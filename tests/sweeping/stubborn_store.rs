@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::error::FaultKind;
@@ -11,6 +11,7 @@ use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::faulty::{faulty, good};
 use solid_notify_tests::sending::{add, definition, eventually, reaches, record};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn a_batch_that_is_too_large_for_the_database_is_halved() {
@@ -68,7 +69,7 @@ async fn a_batch_is_never_larger_than_what_servers_take() {
     sweeper.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_row_that_conflicts_for_ever_does_not_stop_the_others() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
@@ -133,7 +134,7 @@ async fn deliveries_while_settles_fail(kind: FaultKind, bound: usize) {
     sweeper.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_one_definition_does_not_stop_the_others() {
     for kind in [FaultKind::Permanent, FaultKind::Unusable, FaultKind::Conflict, FaultKind::Slow, FaultKind::Busy] {
         an_error_of_one_definition(kind).await;
@@ -226,7 +227,7 @@ async fn a_sweeper_dropped_during_a_claim_ends_what_it_claimed() {
     assert_eq!((done.fence, done.crashes, calls.count()), (1, 0, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_although_a_row_stays_locked() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -323,7 +324,7 @@ async fn shutdown_ends_within_25_seconds_despite_hanging_calls() {
             *store.look_takes.lock().unwrap() = Duration::from_secs(86_400);
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         sweeper.shutdown().await;
         let took = began.elapsed();
         assert!(took <= Duration::from_secs(25), "{hangs}: {took:?}");

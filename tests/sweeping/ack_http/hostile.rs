@@ -94,10 +94,11 @@ async fn altered_paths_change_nothing() {
 async fn slow_and_endless_bodies_end() {
     let b = MemoryBackend::default();
     let (id, token) = delivered(&b, 1).await.remove(0);
-    let routes = AckRouter::new(b.outbox()).time_limit(Duration::from_millis(100)).body_limit(100).into_router();
-    let server = Server::with(routes).await;
+    let hasty = AckRouter::new(b.outbox()).time_limit(Duration::from_millis(100)).into_router();
+    let hasty = Server::with(hasty).await;
+    let server = Server::with(AckRouter::new(b.outbox()).body_limit(100).into_router()).await;
     let head = format!("POST /ack HTTP/1.1\r\nhost: h\r\nack-token: {token}\r\ncontent-type: application/json\r\n");
-    let slow = server.raw(format!("{head}content-length: 90\r\n\r\n{{").as_bytes()).await;
+    let slow = hasty.raw(format!("{head}content-length: 90\r\n\r\n{{").as_bytes()).await;
     assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("too_slow"), "{slow}");
     let chunk = format!("40\r\n{}\r\n", "x".repeat(64));
     let endless = server.raw(format!("{head}transfer-encoding: chunked\r\n\r\n{chunk}{chunk}").as_bytes()).await;

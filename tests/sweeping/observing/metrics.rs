@@ -73,7 +73,7 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn retry_delays_are_measured_and_deliveries_from_the_insert_on() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));

@@ -30,9 +30,11 @@ where
     )
     .await;
     let operator = db.outbox.operator("test");
-    // By hand, and by the library: the fastest of each, in turns.
+    // By hand, and by the library: the fastest of each, in turns. A busy machine needs more of them.
     let (mut raw, mut fastest) = (Duration::MAX, Duration::MAX);
-    for _ in 0..20 {
+    let mut rounds = 0;
+    while rounds < 20 || (fastest >= 3 * raw && rounds < 200) {
+        rounds += 1;
         let began = Instant::now();
         let by_hand = "SELECT d.*, c.* FROM notify_def d JOIN notify_count c ON c.def_id = d.id";
         assert_eq!(db.pool.fetch_all(by_hand).await.unwrap().len(), 1001);

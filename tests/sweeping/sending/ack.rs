@@ -216,8 +216,10 @@ pub async fn ack_or_nack_before_the_handler_returned_decides(b: &dyn Backend) {
     assert_eq!((succeeded.status, succeeded.end_reason.as_deref()), (Status::Succeeded, Some("acked")));
     assert_eq!(calls.count(), 2);
     let tally = sweeper.shutdown().await;
-    // A delivery counts although its ack or nack was faster, but for a nack that was even judged before the delivery was stored.
-    assert_eq!((tally.awaiting_ack, tally.failed), (1 + u64::from(delivered[1]), 1));
+    // A delivery counts although its ack or nack was faster, but for a nack that was even judged before the delivery was stored. A
+    // report that begins after the judgement is not of the delivery.
+    assert!(tally.awaiting_ack == 2 || (tally.awaiting_ack == 1 && !delivered[1]), "{tally:?} {delivered:?}");
+    assert_eq!(tally.failed, 1);
 }
 
 pub async fn fast_ack_of_a_notice_without_history_is_no_lost_lease(b: &dyn Backend) {

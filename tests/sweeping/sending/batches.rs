@@ -7,7 +7,7 @@ use serde_json::Value;
 use solid_notify::sweeper::{Batch, BatchResult};
 use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, reaches, record};
+use solid_notify_tests::sending::{Calls, PATIENCE, add, reaches, record, update};
 use tokio::sync::Notify;
 
 /// Long enough that a batch that is never full would show it.
@@ -112,6 +112,7 @@ pub async fn attempt_that_timed_out_is_not_sent_with_its_batch(b: &dyn Backend) 
     let sweeper = builder.start().await.unwrap();
     let alone = add(b, "sync").await;
     reaches(b, alone, Status::Failed).await;
+    update(b, "sync", |def| def.timeout("30s")).await;
     let second = add(b, "sync").await;
     reaches(b, second, Status::Succeeded).await;
     assert_eq!(calls.all(), [[second]]);
@@ -125,7 +126,7 @@ pub async fn batch_that_hangs_is_dropped_and_fails_each_notice(b: &dyn Backend) 
             self.0.notify_one();
         }
     }
-    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("50ms").retry_interval("1h")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("2s").retry_interval("1h")).await.unwrap();
     let ids = [add(b, "sync").await, add(b, "sync").await];
     let dropped = Arc::new(Notify::new());
     let seen = Arc::clone(&dropped);
@@ -142,6 +143,6 @@ pub async fn batch_that_hangs_is_dropped_and_fails_each_notice(b: &dyn Backend) 
         assert_eq!(reaches(b, id, Status::Failed).await.last_class.as_deref(), Some("timeout"));
         assert_eq!(record(b, id).await.failures, 1);
     }
-    dropped.notified().await;
+    tokio::time::timeout(PATIENCE, dropped.notified()).await.expect("it is dropped");
     sweeper.shutdown().await;
 }

@@ -7,25 +7,35 @@ use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
 
+/// The time between two looks of a sweeper that nothing wakes.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Asserts that most of these waits did not end by a poll. Pauses of the machine prolong a few.
+fn assert_most_are_short(mut waits: Vec<Duration>) {
+    waits.sort_unstable();
+    assert!(waits[waits.len() / 2] < POLL / 2, "{waits:?}");
+}
+
 pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = b
         .outbox()
         .sweeper()
-        .poll_interval(Duration::from_secs(2))
+        .poll_interval(POLL)
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
-    let began = Instant::now();
+    let mut waits = Vec::new();
     for n in 0..20 {
+        let began = Instant::now();
         let added = b.add_new(NewNotice::new("sync", n).unwrap()).await;
         let id = added.id();
         assert_eq!(added.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
+        waits.push(began.elapsed());
         assert_eq!(record(b, id).await.status, Status::Succeeded, "the reply comes only when it is stored");
     }
-    // Twenty waits for a poll would take twenty times two seconds.
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_most_are_short(waits);
     assert_eq!(sweeper.shutdown().await.succeeded, 20);
 }
 
@@ -35,20 +45,22 @@ pub async fn notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake(b: &dyn
         .outbox()
         .sweeper()
         .first_send(false)
-        .poll_interval(Duration::from_millis(300))
+        .poll_interval(POLL)
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
     let id = add(b, "sync").await;
     reaches(b, id, Status::Succeeded).await;
-    let began = Instant::now();
+    let mut waits = Vec::new();
     for _ in 0..20 {
+        let began = Instant::now();
         let id = add(b, "sync").await;
         b.outbox().wake();
         reaches(b, id, Status::Succeeded).await;
+        waits.push(began.elapsed());
     }
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_most_are_short(waits);
     sweeper.shutdown().await;
 }
 
@@ -262,7 +274,7 @@ pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend)
 }
 
 pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
-    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("30s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("10m")).await.unwrap();
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
     let (noted, wait) = (calls.clone(), gate.clone());
@@ -282,9 +294,9 @@ pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
         .unwrap();
     let id = add(b, "sync").await;
     eventually("the handler is called", async || calls.count() == 1).await;
-    // The lease is 60 s; the clock goes 200 s in steps, and the handler is still running.
+    // The lease is 630 s. Each step leaves 15 s of it, and the handler is still running.
     for _ in 0..10 {
-        b.clock().advance(Duration::from_secs(20));
+        b.clock().advance(Duration::from_secs(615));
         eventually("the lease is extended", async || {
             record(b, id).await.next_call_time.is_some_and(|end| end > b.clock().now() + Duration::from_secs(19))
         })

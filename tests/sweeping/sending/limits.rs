@@ -14,6 +14,8 @@ use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
+use super::turn;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -75,14 +77,16 @@ pub async fn three_sweepers_keep_one_rate_in_every_window(b: &dyn Backend) {
 pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency_total(4)).await.unwrap();
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let gate = Arc::new(Semaphore::new(0));
     let mut sweepers = Vec::new();
     for _ in 0..3 {
-        let (running, most) = (running.clone(), most.clone());
+        let (running, most, gate) = (running.clone(), most.clone(), gate.clone());
         let builder = b.outbox().sweeper().poll_interval(Duration::from_millis(50));
         let handler = move |_: Notice<i64>| {
-            let (running, most) = (running.clone(), most.clone());
+            let (running, most, gate) = (running.clone(), most.clone(), gate.clone());
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let _permit = gate.acquire().await?;
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok(())
@@ -92,6 +96,8 @@ pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend)
     }
     let ids = backlog(b, "sync", 60).await;
     b.outbox().wake();
+    eventually("as many run as may", async || running.load(Ordering::SeqCst) == 4).await;
+    gate.add_permits(60);
     for id in ids {
         assert_eq!(reaches(b, id, Status::Succeeded).await.fence, 1);
     }
@@ -106,14 +112,16 @@ pub async fn a_limited_backlog_takes_nothing_from_others(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let slow = backlog(b, "slow", 200).await;
     let calls = Calls::default();
-    let sweeper = sending(b, &calls, &Arc::default()).max_running(3).start().await.unwrap();
+    // For a poll interval the node remembers that the rate is used up; it replies at once while it does.
+    let builder = sending(b, &calls, &Arc::default()).poll_interval(10 * SECOND);
+    let sweeper = builder.max_running(3).start().await.unwrap();
     eventually("the rate allows two", async || calls.count() == 2).await;
     let receipt = b.add_new(NewNotice::new("slow", 1).unwrap()).await;
     let told = tokio::time::timeout(PATIENCE, receipt.first_attempt(Duration::MAX)).await;
     assert_eq!(told.expect("the reply comes at once"), FirstAttempt::StillDue);
     for _ in 0..5 {
         let receipt = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
-        assert_eq!(receipt.first_attempt(10 * SECOND).await, FirstAttempt::Succeeded);
+        assert_eq!(receipt.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
     }
     for _ in 0..3 {
         sweeper.idle().await;
@@ -185,7 +193,8 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
 }
 
 pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend) {
-    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(1).backlog_alert_age("10m")).await.unwrap();
+    let def = NotifyDef::new("sync").max_concurrency(1).timeout("1d").backlog_alert_age("10m");
+    b.outbox().define_if_missing(def).await.unwrap();
     b.outbox().define_if_missing(NotifyDef::new("probe")).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
     let sweeper = b
@@ -221,10 +230,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     eventually("one is being sent, the others wait for it", async || calls.count() == begun + 1).await;
     // Each turn of the clock makes the node look for backlogs; when it begins the second time, it has ended the first.
     for _ in 0..2 {
-        b.clock().advance(MINUTE);
-        let seen = async || b.outbox().engine().stores().browse.nodes(MINUTE).await.unwrap();
-        let has_begun = async || seen().await.iter().any(|node| node.last_seen == b.clock().now());
-        eventually("the node looks for backlogs", has_begun).await;
+        turn(b, &sweeper, MINUTE).await;
     }
     assert!(backlog().await.is_none(), "a pause is no backlog");
     gate.add_permits(100);

@@ -27,6 +27,23 @@ mod timetables;
 mod versions;
 mod windows;
 
+use std::time::Duration;
+
+use solid_notify::Sweeper;
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::eventually;
+
+/// Turns the clock, and waits until the sweeper reports by the new time that it lives. With that its next round of maintenance begins,
+/// so the round of the turn before has ended.
+async fn turn(b: &dyn Backend, sweeper: &Sweeper, by: Duration) {
+    b.clock().advance(by);
+    let has_begun = async || {
+        let nodes = b.outbox().engine().stores().browse.nodes(Duration::from_secs(60)).await.unwrap();
+        nodes.iter().any(|node| node.id == sweeper.node_id() && node.last_seen == b.clock().now())
+    };
+    eventually("the sweeper reports that it lives", has_begun).await;
+}
+
 macro_rules! sending_suite {
     ($run:ident) => {
         sending_suite! { @cases $run;

@@ -315,6 +315,8 @@ pub async fn an_edit_of_the_definition_holds_for_its_targets_at_once(b: &dyn Bac
     assert!(shown.param.contains("***") && shown.parent_id == Some(id), "{shown:?}");
     let waits = add(b, 2).await;
     reaches(b, waits, Status::Succeeded).await;
+    // Redis inserts it a moment after the outcome.
+    eventually("the target has it", async || ids(b, "order/erp", Status::NotSent).await.len() == 1).await;
     let child = ids(b, "order/erp", Status::NotSent).await[0];
     let explained = alice.explain(child).await.unwrap().to_string();
     assert!(explained.contains("no living node has the handler \"elsewhere\""), "{explained}");

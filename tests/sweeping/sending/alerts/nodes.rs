@@ -1,6 +1,6 @@
 //! Alerts of several sweepers: which node takes them, and that a failure is not stored without its alert.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use solid_notify::alert::AlertReason;
@@ -14,8 +14,10 @@ use solid_notify_core::store::{Alarm, Cause, Node};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record};
+use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
+
+use crate::sending::turn;
 
 on_each_database!(
     a_failure_is_not_stored_without_its_alert,
@@ -104,7 +106,8 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
     db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
     let stores = db.outbox.engine().stores();
-    for incident in 1..=10 {
+    let mut quick = 0;
+    for incident in 1..=15 {
         let beat = |node: usize| {
             let alarm = Alarm {
                 alert_def,
@@ -124,15 +127,27 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
             async move { stores.send.beat(&node).await.unwrap() }
         };
         beat(0).await;
+        let mut longest = Duration::ZERO;
         for _ in 0..3 {
+            let began = Instant::now();
             futures_util::future::join_all((0..3).map(beat)).await;
+            longest = longest.max(began.elapsed());
         }
         let (row, _) = stores.alerts.alert(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
-        assert_eq!(row.suppressed, 9);
+        assert!(row.suppressed <= 9, "{row:?}");
+        // A heartbeat gives up an alarm whose row other nodes lock for half a second, as on a slow machine.
+        if longest < Duration::from_millis(400) {
+            assert_eq!(row.suppressed, 9);
+            quick += 1;
+        }
         let slice = QueueSlice::of(alert_def, Status::NotSent);
         let alerts = db.outbox.engine().stores().browse.count(&slice, 1000).await.unwrap();
         assert_eq!(alerts, usize::try_from(incident).unwrap(), "incident {incident}");
+        if quick == 10 {
+            break;
+        }
     }
+    assert!(quick > 0, "each incident took too long");
     db.close().await;
 }
 
@@ -146,9 +161,7 @@ async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     let mut tx = db.outbox.begin().await.unwrap();
     assert_eq!(ack_notice(&mut tx, ended).await.unwrap(), AckResult::AlreadySucceeded);
     assert_eq!(ack_notice(&mut tx, ended + 1000).await.unwrap(), AckResult::Unknown);
-    tokio::time::timeout(Duration::from_secs(5), add(&db, "sync"))
-        .await
-        .expect("an insert does not wait for the open ack");
+    tokio::time::timeout(PATIENCE, add(&db, "sync")).await.expect("an insert does not wait for the open ack");
     tx.commit().await.unwrap();
     db.close().await;
 }
@@ -175,9 +188,10 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
         nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
     })
     .await;
-    // The other one beats, and reads its definitions anew.
-    b.clock().advance(Duration::from_secs(1));
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The other one learns that in the first round, and reads its definitions anew.
+    for _ in 0..2 {
+        turn(&b, &logging, Duration::from_secs(1)).await;
+    }
     logging.idle().await;
     let second = add(&b, "not_logged").await;
     eventually("it is taken", async || alerts.count() == 1).await;
