@@ -29,7 +29,7 @@ async fn retries_shorter_than_the_poll_interval_are_met<D: Database>() {
     let id = add(&db, "sync").await;
     reaches(&db, id, Status::DeadLetter).await;
     // Eight polls would take sixteen seconds, eight intervals 0.4.
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
     assert_eq!(calls.count(), 9);
     sweeper.shutdown().await;
@@ -57,7 +57,8 @@ async fn short_delays_are_met<D: Database>() {
         db.add_new(NewNotice::new("sync", n).unwrap().delay(Duration::from_millis(200))).await;
         eventually("it is sent", async || calls.count() == n).await;
     }
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    // Ten polls would take about twenty seconds.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     assert!(calls.all().iter().all(|age| *age >= Duration::from_millis(200)), "{:?}", calls.all());
     sweeper.shutdown().await;
     db.close().await;
@@ -84,7 +85,9 @@ async fn a_timetable_ticks_on_the_second<D: Database>() {
         .unwrap();
     eventually("it ticks", async || calls.count() >= 4).await;
     sweeper.shutdown().await;
-    let calls = calls.all();
+    // Ticks that are created at the same time are sent in any order.
+    let mut calls = calls.all();
+    calls.sort_unstable();
     // Half of the polls would come a second late. The machine may be busy.
     let lates = calls.iter().map(|(tick, created)| (*created - *tick).to_std().unwrap());
     assert!(lates.min().unwrap() < Duration::from_millis(100), "{calls:?}");
@@ -134,7 +137,7 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
         reaches(&db, id, Status::Succeeded).await;
     }
     // Twenty polls would take twenty seconds.
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     sweeper.shutdown().await;
     assert_eq!(db.outbox.find(long).await.unwrap().unwrap().fence, 1);
     db.close().await;

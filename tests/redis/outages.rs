@@ -3,8 +3,6 @@
 //! Each test has a private server of its own. The names contain `private_redis`, so that a run without Redis can leave them out.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify::error::FaultKind;
@@ -25,7 +23,7 @@ async fn private() -> Server {
 }
 
 async fn outbox(url: &str) -> RedisOutbox {
-    let outbox = RedisOutbox::new(Redis::builder(url).timeout(3 * SECOND).connect().await.unwrap());
+    let outbox = RedisOutbox::new(Redis::builder(url).timeout(10 * SECOND).connect().await.unwrap());
     outbox.define_if_missing(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
     outbox
 }
@@ -197,17 +195,14 @@ async fn private_redis_that_is_away_is_not_flooded() {
     // In its place there is one that closes each connection.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let accepted = Arc::new(AtomicUsize::new(0));
-    let began = Instant::now();
-    while began.elapsed() < 4 * SECOND {
-        if listener.accept().is_ok() {
-            accepted.fetch_add(1, Ordering::Relaxed);
-        }
+    let (began, mut knocked) = (Instant::now(), 0);
+    while began.elapsed() < 4 * SECOND || knocked == 0 {
+        assert!(began.elapsed() < 60 * SECOND, "it is not tried again");
+        knocked += usize::from(listener.accept().is_ok());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(listener);
-    let knocked = accepted.load(Ordering::Relaxed);
-    assert!((1..200).contains(&knocked), "{knocked} connections in four seconds");
+    assert!(knocked < 200, "{knocked} connections in {:?}", began.elapsed());
     server.start_again().unwrap();
     let id = add(&outbox, 1).await;
     all_succeed(&outbox, &[id]).await;
@@ -271,7 +266,8 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     assert!(tasks.add("task", SECOND, &3).await.is_err(), "but nothing is added");
     tokio::time::sleep(3 * SECOND).await;
     command(server.url(), &["CONFIG", "SET", "maxmemory", "0"]);
-    all_succeed(&outbox, &[id, add(&outbox, 3).await]).await;
+    all_succeed(&outbox, &[id]).await;
+    all_succeed(&outbox, &[add(&outbox, 3).await]).await;
     assert_eq!(calls.all(), [1, 3], "and the refused notice is not there");
     sweeper.shutdown().await;
 }
@@ -346,7 +342,7 @@ async fn private_redis_keeps_no_more_successes_than_the_limit_says() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_cluster_whose_node_restarts_goes_on() {
     let mut cluster = spawn_blocking(redis::start_cluster).await.unwrap().unwrap();
-    let connection = Redis::builder(cluster.url()).timeout(3 * SECOND).connect().await.unwrap();
+    let connection = Redis::builder(cluster.url()).timeout(10 * SECOND).connect().await.unwrap();
     let tasks = TimedTasks::new(connection);
     // Kinds on every node.
     let kinds: Vec<String> = (0..30).map(|n| format!("kind {n}")).collect();

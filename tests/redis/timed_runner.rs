@@ -286,12 +286,12 @@ async fn a_runner_sleeps_until_the_next_due_time<R: RedisServer>() {
     let tasks = w.own.tasks_with_calls(move |call| counter.store(call + 1, Ordering::SeqCst)).await;
     let calls = Calls::default();
     // Another handle adds it, so the runner hears nothing of it.
-    w.tasks.add(KIND, 400 * SHORT, &1).await.unwrap();
+    w.tasks.add(KIND, 1000 * SHORT, &1).await.unwrap();
     let runner = tasks.run(KIND, noting(&calls)).poll(LONG).start().unwrap();
     eventually("it has looked", async || looks.load(Ordering::SeqCst) == 2).await;
     tokio::time::sleep(20 * SHORT).await;
     assert_eq!(looks.load(Ordering::SeqCst), 2, "a claim and the next due time");
-    w.own.clock.advance(400 * SHORT);
+    w.own.clock.advance(1000 * SHORT);
     eventually("it wakes when the task is due", async || calls.count() == 1).await;
     runner.shutdown().await;
     w.own.close();
@@ -359,9 +359,10 @@ async fn a_runner_pauses_after_errors_and_goes_on<R: RedisServer>() {
     // Each claim fails at once.
     w.own.by_hand(&["SET", &w.key("due"), "no sorted set"]);
     let runner = tasks.run(KIND, noting(&calls)).poll(SHORT).start().unwrap();
+    eventually("it has looked", async || looks.load(Ordering::SeqCst) >= 1).await;
     tokio::time::sleep(60 * SHORT).await;
     let made = looks.load(Ordering::SeqCst);
-    assert!((1..10).contains(&made), "{made} calls");
+    assert!(made < 10, "{made} calls");
     w.own.by_hand(&["DEL", &w.key("due")]);
     w.tasks.add(KIND, Duration::ZERO, &1).await.unwrap();
     eventually("the task is run", async || calls.all() == [1]).await;

@@ -142,6 +142,8 @@ impl Database for Sqlite {
     async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
         let directory = tempfile::tempdir().unwrap();
         let options = SqliteConnectOptions::new().filename(directory.path().join("test.db")).create_if_missing(true);
+        // On a busy machine another writer may need long. It is less than the time-out of a call.
+        let options = options.busy_timeout(std::time::Duration::from_secs(9));
         let pool = SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.unwrap();
         (pool, Cleanup::Directory(directory))
     }

@@ -60,7 +60,7 @@ impl Shell {
     /// `sqlite3` on a file.
     fn sqlite(file: &Path) -> Self {
         // The tests' own writers may have the lock.
-        Self::of(&SQLITE3).args(&["-batch", "-bail", "-cmd", ".timeout 5000"]).arg(&file.to_string_lossy())
+        Self::of(&SQLITE3).args(&["-batch", "-bail", "-cmd", ".timeout 60000"]).arg(&file.to_string_lossy())
     }
 
     fn of(client: &Client) -> Self {

@@ -122,7 +122,7 @@ async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Da
 #[tokio::test]
 async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
     let db =
-        TestDb::<solid_notify_tests::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(2)))
+        TestDb::<solid_notify_tests::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5)))
             .await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql(
@@ -193,7 +193,7 @@ async fn connection_that_rests_for_long_is_closed<D: Database>() {
     counted.call().await;
     // MySQL ends a session that rests for as long as a call may take; ours rest half of that at most.
     let longest = if <D::Db as sqlx::Database>::NAME == "MySQL" { LONG.as_secs() / 2 } else { 60 };
-    for (rest, opened) in [(longest - 1, 1), (longest + 1, 2), (longest - 1, 2)] {
+    for (rest, opened) in [(longest - 5, 1), (longest + 5, 2), (longest - 5, 2)] {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(rest)).await;
         tokio::time::resume();
@@ -293,7 +293,7 @@ async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     let lease = async {
         eventually("all connections for work are in use", async || counted.opened() == 3).await;
         let lease = Lease { id: 1, fence: 1, lease: LONG };
-        let extended = tokio::time::timeout(LONG / 4, counted.outbox.engine().stores().send.extend(&[lease])).await;
+        let extended = tokio::time::timeout(LONG / 2, counted.outbox.engine().stores().send.extend(&[lease])).await;
         extended.expect("it waits for no other call").unwrap();
         other.rollback().await.unwrap();
     };

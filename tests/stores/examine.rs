@@ -6,6 +6,7 @@ use chrono::Utc;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::{Finding, Severity};
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
 on_each_database!(
@@ -17,6 +18,11 @@ on_each_database!(
 
 async fn examined<D: Database>(db: &TestDb<D>) -> Vec<Finding> {
     db.outbox.operator("alice").examine().await
+}
+
+/// Waits until the sweeper has stored its first heartbeat, which makes it a node.
+async fn sweeper_is_listed<D: Database>(db: &TestDb<D>) {
+    eventually("the node is listed", async || !db.outbox.operator("alice").nodes().await.unwrap().is_empty()).await;
 }
 
 /// Returns the finding of a check.
@@ -31,6 +37,7 @@ async fn examination_of_a_good_store_has_no_warning_of_its_own<D: Database>() {
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = db.outbox.sweeper().handler("sync", async |_: Notice<i64>| Ok(()));
     let sweeper = sweeper.handler(ALERT_DEFINITION, async |_: Notice<Alert>| Ok(())).start().await.unwrap();
+    sweeper_is_listed(&db).await;
     let findings = examined(&db).await;
     sweeper.shutdown().await;
     // Test servers have fast settings and no TLS.
@@ -81,6 +88,7 @@ async fn examination_finds_definitions_that_cannot_be_sent<D: Database>() {
 
     let handler = async |_: Notice<i64>| Ok(());
     let sweeper = db.outbox.sweeper().handler("good", handler).handler("broken", handler).start().await.unwrap();
+    sweeper_is_listed(&db).await;
     db.outbox.operator("alice").pause_all("a test").await.unwrap();
     let findings = examined(&db).await;
     sweeper.shutdown().await;

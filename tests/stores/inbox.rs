@@ -28,8 +28,8 @@ mod servers {
 }
 
 const A_WHILE: Duration = Duration::from_millis(500);
-/// Far less than a time-out of a lock.
-const SOON: Duration = Duration::from_secs(4);
+/// Less than a time-out of a lock.
+const SOON: Duration = Duration::from_secs(30);
 
 fn warehouse() -> Inbox {
     Inbox::new("warehouse")

@@ -141,7 +141,7 @@ where
     let mut editor = db.pool.begin().await.unwrap();
     (&mut *editor).execute("SELECT id FROM notify_def WHERE name = 'sync' FOR UPDATE").await.unwrap();
     let look = db.outbox.engine().stores().definitions.remember(&rows, "node");
-    let all = tokio::time::timeout(Duration::from_secs(2), look).await.expect("it waits for no lock").unwrap();
+    let all = tokio::time::timeout(Duration::from_secs(30), look).await.expect("it waits for no lock").unwrap();
     assert!(!all, "it says that it must look again");
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (1, 2));
     editor.rollback().await.unwrap();

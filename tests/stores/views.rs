@@ -30,7 +30,7 @@ async fn sent<D: Database>() -> (TestDb<D>, Vec<i64>) {
         ids.push(add_notice(&mut tx, "sync", param).await.unwrap().id());
         tx.commit().await.unwrap();
     }
-    let sweeper = db.outbox.sweeper().handler("sync", |notice: Notice<i64>| async move {
+    let sweeper = db.outbox.sweeper().housekeeping(false).handler("sync", |notice: Notice<i64>| async move {
         match notice.param() {
             0 => {
                 notice.set_response(Response::new(201));

@@ -21,8 +21,8 @@ fn is_conflict(error: &Error) -> bool {
 mod on_postgres {
     use std::str::FromStr;
 
+    use solid_notify_tests::Postgres;
     use solid_notify_tests::databases::{Cleanup, server_url};
-    use solid_notify_tests::{Database, Postgres};
     use sqlx::PgPool;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -91,9 +91,25 @@ mod on_postgres {
         close(db, &role, pool).await;
     }
 
+    /// Creates a database with these options. Returns a connection to the server, the name, and a pool.
+    async fn own_database(options: &str) -> (sqlx::PgConnection, String, PgPool) {
+        let server_options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
+        let mut server = sqlx::PgConnection::connect_with(&server_options).await.unwrap();
+        let name = format!("notify_{:016x}", fastrand::u64(..));
+        server.execute(AssertSqlSafe(format!("CREATE DATABASE {name} {options} TEMPLATE template0"))).await.unwrap();
+        let pool = PgPoolOptions::new().connect_with(server_options.database(&name)).await.unwrap();
+        (server, name, pool)
+    }
+
+    async fn drop_database((mut server, name, pool): (sqlx::PgConnection, String, PgPool)) {
+        pool.close().await;
+        server.execute(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).await.unwrap();
+    }
+
+    /// The migrations of other tests would wait for the lock that a migration has of its database.
     #[tokio::test]
     async fn a_migration_behind_an_open_transaction_gives_up() {
-        let (pool, cleanup) = Postgres::create(3).await;
+        let (server, name, pool) = own_database("").await;
         let mut other = pool.begin().await.unwrap();
         (&mut *other).execute("CREATE TABLE notify_schema (version integer NOT NULL PRIMARY KEY)").await.unwrap();
         let outbox = Outbox::new(pool.clone());
@@ -101,18 +117,14 @@ mod on_postgres {
         assert!(is_conflict(&error), "{error}");
         other.rollback().await.unwrap();
         outbox.migrate().await.unwrap();
-        TestDb::<Postgres>::over(outbox, pool, cleanup).close().await;
+        drop(outbox);
+        drop_database((server, name, pool)).await;
     }
 
     #[tokio::test]
     async fn a_database_that_is_not_utf8_is_refused() {
-        let options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
-        let mut server = sqlx::PgConnection::connect_with(&options).await.unwrap();
         for encoding in ["SQL_ASCII", "LATIN1"] {
-            let name = format!("notify_{:016x}", fastrand::u64(..));
-            let create = format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
-            server.execute(AssertSqlSafe(create)).await.unwrap();
-            let pool = PgPoolOptions::new().connect_with(options.clone().database(&name)).await.unwrap();
+            let (server, name, pool) = own_database(&format!("ENCODING '{encoding}' LOCALE 'C'")).await;
             let outbox = Outbox::new(pool.clone());
             let words = format!("the encoding of this database is {encoding}");
             let error = outbox.migrate().await.unwrap_err().to_string();
@@ -121,8 +133,7 @@ mod on_postgres {
             let error = outbox.definitions().await.unwrap_err().to_string();
             assert!(error.contains(&words), "{error}");
             drop(outbox);
-            pool.close().await;
-            server.execute(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).await.unwrap();
+            drop_database((server, name, pool)).await;
         }
     }
 }

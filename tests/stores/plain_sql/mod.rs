@@ -124,7 +124,7 @@ async fn a_trigger_adds_notices_which_are_sent<D: Plain>() {
         noted.note(notice.param().clone());
         async { Ok(()) }
     };
-    let sweeper = db.outbox.sweeper().handler("order_changed", note).start().await.unwrap();
+    let sweeper = db.outbox.sweeper().housekeeping(false).handler("order_changed", note).start().await.unwrap();
     db.shell().run(D::ORDERS).well();
     db.shell()
         .run(

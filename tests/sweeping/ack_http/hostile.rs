@@ -1,7 +1,7 @@
 //! Requests that are wrong, on purpose or not: each gets its 4xx, none changes a notice or stops the server.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use solid_notify::Status;
@@ -98,7 +98,10 @@ async fn slow_and_endless_bodies_end() {
     let hasty = Server::with(hasty).await;
     let server = Server::with(AckRouter::new(b.outbox()).body_limit(100).into_router()).await;
     let head = format!("POST /ack HTTP/1.1\r\nhost: h\r\nack-token: {token}\r\ncontent-type: application/json\r\n");
+    let began = Instant::now();
     let slow = hasty.raw(format!("{head}content-length: 90\r\n\r\n{{").as_bytes()).await;
+    // The default is ten seconds.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
     assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("too_slow"), "{slow}");
     let chunk = format!("40\r\n{}\r\n", "x".repeat(64));
     let endless = server.raw(format!("{head}transfer-encoding: chunked\r\n\r\n{chunk}{chunk}").as_bytes()).await;

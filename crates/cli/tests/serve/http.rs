@@ -1,11 +1,13 @@
 //! Probes, metrics, and acks.
 
+use std::time::{Duration, Instant};
+
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use solid_notify::operate::Filter;
 
 use crate::receiver::Receiver;
-use crate::{Site, add, count, until_all_ended};
+use crate::{LIMIT, Site, add, count, until_all_ended};
 
 const NOWHERE: &str = "[databases.gone]\nurl = 'postgres://app@127.0.0.1:1/gone'\n";
 
@@ -41,14 +43,22 @@ async fn metrics_have_the_name_of_their_database() {
     receiver.wait_for_numbers(8).await;
     until_all_ended(&one).await;
     until_all_ended(&two).await;
-    let (status, page) = serve.get("/metrics").await;
-    assert_eq!(status, 200);
-    for (database, count) in [("one", 3), ("two", 5)] {
-        let series = format!(
+    let series = [("one", 3), ("two", 5)].map(|(database, count)| {
+        format!(
             "solid_notify_attempts_total{{definition=\"order\",outcome=\"succeeded\",class=\"-\",database=\"{database}\"}} {count}"
-        );
-        assert!(page.lines().any(|line| line == series), "{series} is missing:\n{page}");
-    }
+        )
+    });
+    let end = Instant::now() + LIMIT;
+    // An attempt is counted after its outcome is stored.
+    let page = loop {
+        let (status, page) = serve.get("/metrics").await;
+        assert_eq!(status, 200);
+        if series.iter().all(|series| page.lines().any(|line| line == series)) {
+            break page;
+        }
+        assert!(Instant::now() < end, "one of {series:?} is missing:\n{page}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
     let heads = page.lines().filter(|line| line.starts_with("# TYPE solid_notify_attempts_total ")).count();
     assert_eq!(heads, 1, "a metric has one head, whatever the number of databases");
 }

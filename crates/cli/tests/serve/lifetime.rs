@@ -6,19 +6,30 @@ use std::time::{Duration, Instant};
 use solid_notify::operate::Filter;
 
 use crate::receiver::Receiver;
-use crate::{LIMIT, Site, add, count, program, until_all_ended};
+use crate::{Site, add, count, node, program, until_all_ended};
 
 #[tokio::test]
 async fn first_look_is_at_the_start_and_not_at_the_first_poll() {
+    // A busy machine may take long for one start. A first look at the first poll is always later.
+    let limit = Duration::from_millis(1800);
+    let mut took = time_to_first_request().await;
+    for _ in 0..2 {
+        if took >= limit {
+            took = time_to_first_request().await;
+        }
+    }
+    assert!(took < limit, "{took:?}");
+}
+
+/// Returns the time from the start of the program to the request of a notice that is due.
+async fn time_to_first_request() -> Duration {
     let (site, receiver) = (Site::new(), Receiver::start().await);
     let outbox = site.outbox("shop", &receiver).await;
     add(&outbox, [1]).await;
     site.write(&format!("{}[sweeper]\npoll_interval = '2s'\n", site.database("shop")));
-    let _serve = site.serve().await;
     let started = Instant::now();
-    let first = receiver.wait_for_numbers(1).await.first.unwrap();
-    let took = first.saturating_duration_since(started);
-    assert!(took < Duration::from_millis(1800), "{took:?}");
+    let _serve = site.serve().await;
+    receiver.wait_for_numbers(1).await.first.unwrap().duration_since(started)
 }
 
 #[cfg(unix)]
@@ -120,11 +131,7 @@ async fn without_a_file_the_store_of_the_options_is_served() {
     command.args(["serve", "--listen", "127.0.0.1:0", "--url", &site.url("shop")]).current_dir(site.folder.path());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     // Webhooks reach no address of the own site without the file's permission, so there is nothing to receive.
-    let end = Instant::now() + LIMIT;
-    while outbox.operator("test").nodes().await.unwrap().is_empty() {
-        assert!(Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    node(&outbox).await;
     child.kill().await.unwrap();
 
     // A file and a store of the options contradict each other.

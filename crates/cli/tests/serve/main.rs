@@ -150,6 +150,18 @@ async fn add(outbox: &ConnectedOutbox, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
+/// Waits until a sweeper has stored its first heartbeat, and returns the id of its node.
+async fn node(outbox: &ConnectedOutbox) -> String {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(node) = outbox.operator("test").nodes().await.unwrap().into_iter().next() {
+            return node.id;
+        }
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Counts notices.
 async fn count(outbox: &ConnectedOutbox, filter: Filter) -> u64 {
     outbox

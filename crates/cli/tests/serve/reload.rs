@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use crate::receiver::Receiver;
-use crate::{Site, add, until_all_ended};
+use crate::{Site, add, node, until_all_ended};
 
 #[tokio::test]
 async fn sighup_starts_changes_and_stops_only_what_the_file_changes() {
@@ -12,7 +12,7 @@ async fn sighup_starts_changes_and_stops_only_what_the_file_changes() {
     site.write(&format!("{}{}", site.database("kept"), site.database("gone")));
     let mut serve = site.serve().await;
     serve.ready("/readyz").await;
-    let node = kept.operator("test").nodes().await.unwrap();
+    let before = node(&kept).await;
 
     site.write(&format!("{}{}", site.database("kept"), site.database("new")));
     serve.signal("HUP");
@@ -25,8 +25,7 @@ async fn sighup_starts_changes_and_stops_only_what_the_file_changes() {
     serve.logged("has stopped").await;
     add(&gone, [3]).await;
     until_all_ended(&kept).await;
-    let after = kept.operator("test").nodes().await.unwrap();
-    assert_eq!(node[0].id, after[0].id, "the sweeper of the unchanged database was not restarted");
+    assert_eq!(node(&kept).await, before, "the sweeper of the unchanged database was not restarted");
 
     site.write(&format!("{}migrate = true\n", site.database("gone")));
     serve.signal("HUP");
@@ -45,7 +44,7 @@ async fn broken_file_is_reported_and_changes_nothing() {
     site.write(&site.database("shop"));
     let mut serve = site.serve().await;
     serve.ready("/readyz").await;
-    let node = outbox.operator("test").nodes().await.unwrap();
+    let before = node(&outbox).await;
     for broken in ["[databases.shop]\nurl = 'oracle:x'\n", "[databases", "[databases.other]\n"] {
         site.write(broken);
         serve.signal("HUP");
@@ -58,7 +57,7 @@ async fn broken_file_is_reported_and_changes_nothing() {
     add(&outbox, [1]).await;
     receiver.wait_for_numbers(1).await;
     let after = outbox.operator("test").nodes().await.unwrap();
-    assert_eq!((after.len(), &after[0].id), (1, &node[0].id));
+    assert_eq!((after.len(), &after[0].id), (1, &before));
 }
 
 #[tokio::test]
