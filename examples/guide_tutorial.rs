@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
     let alice = outbox.operator("alice");
     println!("{}", alice.explain(id).await?);
     // [end]
-    anyhow::ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::Failed));
+    anyhow::ensure!(outbox.find(id).await?.is_some_and(|notice| notice.failures == 1));
 
     // [wait]
     while outbox.find(id).await?.is_some_and(|notice| notice.status != Status::Succeeded) {

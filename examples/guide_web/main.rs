@@ -327,7 +327,7 @@ mod tests {
 
     /// Returns the next delivery. Without the limit a lost one would block the test.
     pub(super) async fn next(deliveries: &mut mpsc::UnboundedReceiver<Delivery>) -> Result<Delivery> {
-        tokio::time::timeout(Duration::from_secs(5), deliveries.recv()).await?.context("the receiver has ended")
+        tokio::time::timeout(Duration::from_secs(30), deliveries.recv()).await?.context("the receiver has ended")
     }
 
     /// Serves these routes on a free port. Returns the URL.
@@ -388,7 +388,7 @@ async fn main() -> Result<()> {
     let operated = visit::operators(&app).await;
     drop(end);
     // The server still answers while the sweeper ends.
-    let ending = visit::readiness(&app, reqwest::StatusCode::SERVICE_UNAVAILABLE).await;
+    let ending = visit::ending(&app).await;
     service.await??;
     println!("the service has stopped");
     visited.and(operated).and(ending)

@@ -54,6 +54,14 @@ pub(super) async fn readiness(app: &App, status: reqwest::StatusCode) -> Result<
     Ok(())
 }
 
+/// Asks the readiness route until it says that the service ends. A service that has ended refuses the connection.
+pub(super) async fn ending(app: &App) -> Result<()> {
+    match readiness(app, reqwest::StatusCode::SERVICE_UNAVAILABLE).await {
+        Err(error) if error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_request) => Ok(()),
+        asked => asked,
+    }
+}
+
 /// Looks at a dead letter, edits the definition and retries, as operators do. Checks every answer.
 pub(super) async fn operators(app: &App) -> Result<()> {
     booked(app, &Order { id: 4, item: String::new() }).await?; // the warehouse refuses it

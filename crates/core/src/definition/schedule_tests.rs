@@ -18,14 +18,14 @@ fn schedule(text: &str) -> Schedule {
 
 /// The beginning of a measurement of this thread's processor time, which the other work of a busy machine does not change. Where there
 /// is no `/proc`, it measures the elapsed time.
-struct Began(std::time::Instant, Option<Duration>);
+pub(super) struct Began(std::time::Instant, Option<Duration>);
 
 impl Began {
-    fn now() -> Self {
+    pub(super) fn now() -> Self {
         Self(std::time::Instant::now(), processor_time())
     }
 
-    fn used(&self) -> Duration {
+    pub(super) fn used(&self) -> Duration {
         let processor = processor_time().zip(self.1).map(|(now, began)| now - began);
         processor.unwrap_or_else(|| self.0.elapsed())
     }

@@ -38,7 +38,7 @@ impl Operator {
         };
         let took = asked.0.elapsed();
         let mut findings = vec![Finding::fine("connection", format!("the store answers in {} ms", took.as_millis()))];
-        findings.push(clock(now - asked.1 - half(took)));
+        findings.push(clock(now - asked.1 - half(took), half(took)));
         match self.stores().browse.examine().await {
             Ok(found) => findings.extend(found),
             Err(error) => findings.push(Finding::unknown("server", error.to_string())),
@@ -144,9 +144,10 @@ impl Operator {
     }
 }
 
-fn clock(offset: TimeDelta) -> Finding {
+/// Judges the difference of the clocks, which is known to within `doubt`: half of the time that the store took to answer.
+fn clock(offset: TimeDelta, doubt: TimeDelta) -> Finding {
     let found = format!("this machine's clock differs from the store's by {} ms", offset.num_milliseconds());
-    match offset.abs() > CLOCK {
+    match offset.abs() > CLOCK + doubt {
         true => Finding::warning(
             "clock",
             found,
@@ -168,10 +169,16 @@ mod tests {
 
     #[test]
     fn a_clock_is_judged_in_both_directions() {
-        for (seconds, severity) in
-            [(0, Severity::Fine), (2, Severity::Fine), (3, Severity::Warning), (-3, Severity::Warning)]
-        {
-            assert_eq!(clock(TimeDelta::seconds(seconds)).severity, severity, "{seconds}");
+        for (seconds, doubt, severity) in [
+            (0, 0, Severity::Fine),
+            (2, 0, Severity::Fine),
+            (3, 0, Severity::Warning),
+            (-3, 0, Severity::Warning),
+            (-4, 2, Severity::Fine),
+            (5, 2, Severity::Warning),
+        ] {
+            let found = clock(TimeDelta::seconds(seconds), TimeDelta::seconds(doubt));
+            assert_eq!(found.severity, severity, "{seconds} {doubt}");
         }
     }
 }
