@@ -119,7 +119,7 @@ async fn blocked_notice_is_unblocked_when_its_lock_is_free_again<D: Database>() 
         let other = lock(&db, second).await;
         let began = Instant::now();
         let frees = async {
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            tokio::time::sleep(Duration::from_millis(60)).await;
             other.rollback().await.unwrap();
             began.elapsed()
         };
