@@ -78,7 +78,8 @@ pub fn server_url(variable: &str) -> String {
     })
 }
 
-fn fresh_name() -> String {
+/// A name that no other test has.
+pub fn fresh_name() -> String {
     format!("notify_{:016x}", fastrand::u64(..))
 }
 

@@ -45,7 +45,7 @@ pub struct OwnPrefix {
 impl OwnPrefix {
     /// A fresh one.
     pub fn of<R: RedisServer>() -> Self {
-        let prefix = format!("notify_{:016x}", fastrand::u64(..));
+        let prefix = crate::databases::fresh_name();
         Self { urls: server_url(R::VARIABLE), prefix, clock: hand_clock() }
     }
 

@@ -1,4 +1,4 @@
-//! All faults, one after the other, then all at once, on each database. A process that is killed now and then commits thousands of
+//! All faults, one after the other, then all at once, on each database. A process that is killed now and then commits
 //! notices. Sweepers send them, and three attempts in ten fail.
 //!
 //! `nodes.rs` runs the processes (`tests/node/`), and `injected/` has the faults. `phases.rs` says when which fault strikes, and

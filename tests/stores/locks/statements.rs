@@ -22,6 +22,8 @@ use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
 
+use super::lock;
+
 solid_notify_tests::on_each_server!(
     a_locked_row_keeps_no_other_lease_from_being_extended,
     a_locked_row_holds_back_the_next_one_of_its_key,
@@ -63,10 +65,8 @@ async fn claimed<D: Database>(db: &TestDb<D>, count: i64) -> Vec<i64> {
 }
 
 /// Begins a transaction that locks a notice.
-async fn lock<D: Database>(db: &TestDb<D>, id: i64) -> sqlx::Transaction<'static, D::Db> {
-    let mut other = db.pool.begin().await.unwrap();
-    D::Db::script(&mut other, format!("SELECT id FROM notify_msg WHERE id = {id} FOR UPDATE").into()).await.unwrap();
-    other
+async fn lock_notice<D: Database>(db: &TestDb<D>, id: i64) -> sqlx::Transaction<'static, D::Db> {
+    lock(db, &format!("SELECT id FROM notify_msg WHERE id = {id} FOR UPDATE")).await
 }
 
 /// A settle locks the row that it changes. A claim at that moment skips locked rows, but still sees their keys.
@@ -97,8 +97,7 @@ async fn notice_stays_due_while_the_one_in_front_of_it_is_locked<D: Database>() 
     let first = add().await;
     assert_eq!(claim_slice(&db, 100).await.unwrap()[0].id, first);
     let second = add().await;
-    let mut ends = db.pool.begin().await.unwrap();
-    D::Db::script(&mut ends, format!("DELETE FROM notify_msg WHERE id = {first}").into()).await.unwrap();
+    let ends = lock(&db, &format!("DELETE FROM notify_msg WHERE id = {first}")).await;
     let claimed = tokio::time::timeout(SOON, claim_slice(&db, 100)).await.expect("it does not wait").unwrap();
     assert_eq!(claimed, [], "the first may not have ended");
     ends.commit().await.unwrap();
@@ -116,7 +115,7 @@ async fn blocked_notice_is_unblocked_when_its_lock_is_free_again<D: Database>() 
         let (first, second) = (db.add_new(notice()).await.id(), db.add_new(notice()).await.id());
         let claimed = claim_slice(&db, 100).await.unwrap();
         let batch = [succeed(claimed.iter().find(|notice| notice.id == first).unwrap())];
-        let other = lock(&db, second).await;
+        let other = lock_notice(&db, second).await;
         let began = Instant::now();
         let frees = async {
             tokio::time::sleep(Duration::from_millis(60)).await;
@@ -137,7 +136,7 @@ async fn blocked_notice_is_unblocked_when_its_lock_is_free_again<D: Database>() 
 async fn a_locked_row_keeps_no_other_lease_from_being_extended<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let ids = claimed(&db, 3).await;
-    let other = lock(&db, ids[1]).await;
+    let other = lock_notice(&db, ids[1]).await;
     let lease = Duration::from_secs(600);
     let leases: Vec<Lease> = ids.iter().map(|id| Lease { id: *id, fence: 1, lease }).collect();
     let told = tokio::time::timeout(SOON, db.outbox.engine().stores().send.extend(&leases))
@@ -166,7 +165,7 @@ async fn a_locked_row_keeps_no_other_outcome_from_being_settled<D: Database>() {
             db.add_new(NewNotice::new("sync", n).unwrap()).await;
         }
         let claimed = claim_slice(&db, 5).await.unwrap();
-        let other = lock(&db, claimed[1].id).await;
+        let other = lock_notice(&db, claimed[1].id).await;
         let mut outcomes = claimed.iter().map(succeed).collect::<Vec<_>>();
         for outcome in &mut outcomes {
             let Next::Finish { keep, .. } = &mut outcome.transition.next else { panic!("{outcome:?}") };
@@ -192,7 +191,7 @@ async fn a_locked_row_keeps_no_other_first_send_from_being_claimed<D: Database>(
     for n in 0..4 {
         ids.push(db.add_new(NewNotice::new("sync", n).unwrap()).await.id());
     }
-    let other = lock(&db, ids[1]).await;
+    let other = lock_notice(&db, ids[1]).await;
     let claim = async |ids: &[i64]| {
         let claimed = tokio::time::timeout(SOON, claim(&db, ClaimWhat::Ids(ids.to_vec()), 10)).await;
         claimed.expect("it does not wait").unwrap().into_iter().map(|notice| notice.id).collect::<Vec<_>>()
@@ -292,7 +291,7 @@ where
             format!("DO RELEASE_LOCK('{key}')"),
         ),
     };
-    D::Db::script(&mut *db.pool.acquire().await.unwrap(), trigger.into()).await.unwrap();
+    db.sql(&trigger).await;
     let mut gate = db.pool.acquire().await.unwrap();
     D::Db::script(&mut gate, close.into()).await.unwrap();
     let first = async { claim_slice(&db, 1).await.unwrap() };

@@ -7,13 +7,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use solid_notify::sql::Dialect;
 use solid_notify::{AckResult, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, definition, eventually, reaches};
 use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+
+use super::lock;
 
 solid_notify_tests::on_each_server!(
     locked_scheduled_definition_stops_no_other,
@@ -41,13 +42,6 @@ fn sweeper<D: Database>(db: &TestDb<D>) -> SweeperBuilder {
         .first_send(false)
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("fails", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
-}
-
-/// Begins a transaction that holds the locks of `sql`.
-async fn lock<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Transaction<'static, D::Db> {
-    let mut other = db.pool.begin().await.unwrap();
-    D::Db::script(&mut other, sql.to_owned().into()).await.unwrap();
-    other
 }
 
 /// A notice of `sync` is sent.
@@ -274,7 +268,7 @@ where
              SET @slow = IF(new.def_id = {asks}, SLEEP(0.25), 0)"
         ),
     };
-    D::Db::script(&mut *db.pool.acquire().await.unwrap(), trigger.into()).await.unwrap();
+    db.sql(&trigger).await;
     let began = Instant::now();
     let answered = Arc::new(AtomicUsize::new(0));
     let acks = ids.iter().map(|id| {

@@ -22,7 +22,7 @@ mod on_postgres {
     use std::str::FromStr;
 
     use solid_notify_tests::Postgres;
-    use solid_notify_tests::databases::{Cleanup, server_url};
+    use solid_notify_tests::databases::{Cleanup, fresh_name, server_url};
     use sqlx::PgPool;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -95,7 +95,7 @@ mod on_postgres {
     async fn own_database(options: &str) -> (sqlx::PgConnection, String, PgPool) {
         let server_options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
         let mut server = sqlx::PgConnection::connect_with(&server_options).await.unwrap();
-        let name = format!("notify_{:016x}", fastrand::u64(..));
+        let name = fresh_name();
         server.execute(AssertSqlSafe(format!("CREATE DATABASE {name} {options} TEMPLATE template0"))).await.unwrap();
         let pool = PgPoolOptions::new().connect_with(server_options.database(&name)).await.unwrap();
         (server, name, pool)

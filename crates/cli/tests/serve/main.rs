@@ -7,6 +7,7 @@ mod lifetime;
 mod receiver;
 mod reload;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -103,10 +104,11 @@ impl Serve {
     /// Waits for a line of the log with this text. Returns the last one.
     async fn logged(&mut self, text: &str) -> String {
         let mut ended = None;
-        let found = eventually(|| {
+        let found = eventually(async || {
             let log = std::fs::read_to_string(&self.log).unwrap();
             ended = self.child.try_wait().unwrap();
-            log.lines().rev().find(|line| line.contains(text)).map(str::to_owned).or(ended.map(|_| String::new()))
+            let line = log.lines().rev().find(|line| line.contains(text)).map(str::to_owned);
+            line.or(ended.map(|_| String::new())).ok_or(log)
         })
         .await;
         assert!(!found.is_empty(), "it ended with {ended:?}:\n{}", std::fs::read_to_string(&self.log).unwrap());
@@ -120,15 +122,11 @@ impl Serve {
     }
 
     async fn ready(&self, path: &str) {
-        let end = Instant::now() + LIMIT;
-        loop {
+        eventually(async || {
             let (status, body) = self.get(path).await;
-            if status == 200 {
-                return;
-            }
-            assert!(Instant::now() < end, "{body}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            if status == 200 { Ok(()) } else { Err(body) }
+        })
+        .await;
     }
 
     #[cfg(unix)]
@@ -152,14 +150,11 @@ async fn add(outbox: &ConnectedOutbox, numbers: impl IntoIterator<Item = u64>) {
 
 /// Waits until a sweeper has stored its first heartbeat, and returns the id of its node.
 async fn node(outbox: &ConnectedOutbox) -> String {
-    let end = Instant::now() + LIMIT;
-    loop {
-        if let Some(node) = outbox.operator("test").nodes().await.unwrap().into_iter().next() {
-            return node.id;
-        }
-        assert!(Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(async || {
+        let node = outbox.operator("test").nodes().await.unwrap().into_iter().next();
+        node.map(|node| node.id).ok_or("there is no node")
+    })
+    .await
 }
 
 /// Counts notices.
@@ -176,22 +171,22 @@ async fn count(outbox: &ConnectedOutbox, filter: Filter) -> u64 {
 
 /// Waits until no notice of the definition is live.
 async fn until_all_ended(outbox: &ConnectedOutbox) {
-    let end = Instant::now() + LIMIT;
-    while count(outbox, Filter::live()).await > 0 {
-        assert!(Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(async || match count(outbox, Filter::live()).await {
+        0 => Ok(()),
+        live => Err(format!("{live} notices are live")),
+    })
+    .await;
 }
 
-/// Waits until this has a value: what happens in another process can only be looked for.
-async fn eventually<T>(mut find: impl FnMut() -> Option<T>) -> T {
+/// Waits until this is Ok: what happens in another process can only be looked for. An error says what there is instead.
+async fn eventually<T, E: Display>(mut find: impl AsyncFnMut() -> Result<T, E>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
-        if let Some(found) = find() {
-            return found;
+        match find().await {
+            Ok(found) => return found,
+            Err(instead) => assert!(Instant::now() < end, "it did not happen within {LIMIT:?}: {instead}"),
         }
-        assert!(Instant::now() < end, "it did not happen within {LIMIT:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

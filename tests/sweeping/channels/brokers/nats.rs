@@ -24,7 +24,7 @@ async fn context(url: &str) -> Context {
 /// A stream of a test, on subjects below its name.
 async fn stream(url: &str, change: impl FnOnce(&mut Config)) -> (Context, Stream, String) {
     let context = context(url).await;
-    let name = format!("notify_{:016x}", fastrand::u64(..));
+    let name = solid_notify_tests::databases::fresh_name();
     let mut config = Config { name: name.clone(), subjects: vec![format!("{name}.*")], ..Config::default() };
     change(&mut config);
     let stream = context.create_stream(config).await.unwrap();

@@ -25,7 +25,7 @@ impl Rabbit {
 
     /// The same with these arguments.
     pub async fn queue_with(&self, arguments: &[(&str, AMQPValue)]) -> String {
-        let name = format!("notify_{:016x}", fastrand::u64(..));
+        let name = solid_notify_tests::databases::fresh_name();
         let mut table = FieldTable::default();
         for (key, value) in arguments {
             table.insert((*key).into(), value.clone());
