@@ -10,7 +10,7 @@ use solid_notify::{NotifyDef, Outbox};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Pool};
 use tempfile::TempDir;
-use xtask::servers::{Durability, Ending, Server, mariadb, mysql, postgres};
+use test_servers::servers::{Durability, Ending, Server, mariadb, mysql, postgres};
 
 use crate::processor_time;
 use crate::raw::Measured;

@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use redis::Script;
 use redis::aio::ConnectionManager;
 use solid_notify::timed::{Redis, TaskLease, TaskOutcome, TimedTasks};
-use xtask::servers::{Durability, Server, redis as servers};
+use test_servers::servers::{Durability, Server, redis as servers};
 
 use crate::statistics::{Median, median};
 

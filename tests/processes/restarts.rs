@@ -15,8 +15,8 @@ use solid_notify::{
 };
 use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;
+use test_servers::servers::{Ending, Server, mariadb, mysql, postgres};
 use tokio::task::{JoinHandle, spawn_blocking};
-use xtask::servers::{Ending, Server, mariadb, mysql, postgres};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_postgres_restarted_under_load_loses_nothing() {

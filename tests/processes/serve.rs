@@ -8,9 +8,9 @@ use axum::Router;
 use axum::extract::State;
 use solid_notify::{ConnectedOutbox, NewNotice, NotifyDef};
 use solid_notify_tests::sending::eventually;
+use test_servers::servers::{Ending, postgres};
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
-use xtask::servers::{Ending, postgres};
 
 /// The numbers that arrived.
 type Arrived = Arc<Mutex<BTreeSet<u64>>>;

@@ -8,8 +8,8 @@ use solid_notify::testkit::TestSweeper;
 use solid_notify::{Alert, Failure, Filter, HandClock, Notice, NotifyDef, OutboxExt, add_notice};
 use solid_notify_redis::{Redis, RedisOutbox};
 use solid_notify_timed::TimedTasks;
+use test_servers::servers::redis;
 use tokio::task::spawn_blocking;
-use xtask::servers::redis;
 
 /// The rules of the book.
 fn rules() -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use solid_notify::operate::{Finding, Severity};
 use solid_notify_redis::{Redis, RedisOutbox};
+use test_servers::servers::redis;
 use tokio::task::spawn_blocking;
-use xtask::servers::redis;
 
 #[tokio::test]
 async fn private_redis_is_examined_for_eviction_and_persistence() {

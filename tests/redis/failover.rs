@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use solid_notify_redis::Redis;
 use solid_notify_tests::proxy::Proxy;
 use solid_notify_tests::redis_load::{Answered, Load};
+use test_servers::servers::redis::Cluster;
+use test_servers::servers::{Ending, Server, redis};
 use tokio::task::spawn_blocking;
-use xtask::servers::redis::Cluster;
-use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -14,9 +14,9 @@ use solid_notify_tests::proxy::{Proxy, Weather};
 use solid_notify_tests::redis_load::Load;
 use solid_notify_tests::sending::{Calls, eventually};
 use solid_notify_timed::{ClaimedTask, TimedTasks};
+use test_servers::servers::{Ending, Server, redis};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The time-out of a call.

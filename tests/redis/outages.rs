@@ -12,9 +12,9 @@ use solid_notify_core::store::{Claim, ClaimWhat, Lease};
 use solid_notify_redis::{Redis, RedisOutbox};
 use solid_notify_tests::sending::{Calls, eventually};
 use solid_notify_timed::{TaskLease, TaskOutcome, TimedTasks};
+use test_servers::servers::redis::Log;
+use test_servers::servers::{Ending, Server, redis};
 use tokio::task::spawn_blocking;
-use xtask::servers::redis::Log;
-use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use xtask::deploy::{checker, file, systemd_analyze};
+use test_servers::deploy::{checker, file, systemd_analyze};
 
 const UNIT: &str = "solid-notify.service";
 const CONFIG: &str = "solid-notify.toml";

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use solid_notify::alert::{Alert, AlertKind, AlertReason};
-use xtask::mutants::Mutant;
 
 /// The most lines of a file. A longer file must be split.
 const LONGEST_FILE: usize = 400;
@@ -110,7 +109,7 @@ fn texts_avoid_the_words_of_the_style_guide() {
         "came to",
     ];
     // A folder and the text of its lines that may have such a word: the account `nobody` of the operating system.
-    let allowed = [("xtask/src/servers/", "\"nobody\"]")];
+    let allowed = [("tests/servers/src/servers/", "\"nobody\"]")];
     let own_name = "tests/rules/tidy.rs";
     let is_part = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     let has = |line: &str, word: &str| {
@@ -314,23 +313,6 @@ fn the_book_lists_every_cargo_feature() {
     let is_listed = |name: &str| listed.iter().any(|cell| cell.contains(&format!("`{name}`")));
     let missing = names.into_iter().filter(|name| *name != "default" && !is_listed(name));
     complain("not in the table of docs/src/features.md", missing.map(str::to_owned).collect());
-}
-
-#[test]
-fn every_mutant_of_the_list_applies_to_its_files() {
-    let mutants = xtask::mutants::read(&root()).unwrap();
-    let lost = |mutant: &Mutant| mutant.taken_away(&root()).err().map(|error| format!("{}: {error:#}", mutant.name));
-    complain("mutants of tests/mutants.toml that cannot be made", mutants.iter().filter_map(lost).collect());
-}
-
-#[test]
-fn every_guarantee_has_a_mutant() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let row = |line: &str| line.strip_prefix("| G").and_then(|rest| Some(format!("G{}", rest.split_once(' ')?.0)));
-    let promised: BTreeSet<String> = readme.lines().filter_map(row).collect();
-    let mutants = xtask::mutants::read(&root()).unwrap();
-    let guarded: BTreeSet<String> = mutants.into_iter().map(|mutant| mutant.promise).filter(|of| of != "–").collect();
-    assert_eq!(guarded, promised);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{Connection, Executor, Pool, Row};
-use xtask::clients::{self, Client};
+use test_servers::clients::{self, Client};
 
 use crate::hand_clock;
 use crate::shell::Shell;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use percent_encoding::percent_decode_str;
 use sqlx::ConnectOptions;
 use sqlx::mysql::MySqlConnectOptions;
-use xtask::clients::{Client, PSQL, SQLITE3};
+use test_servers::clients::{Client, PSQL, SQLITE3};
 
 use crate::Database;
 use crate::databases::{Cleanup, server_url};

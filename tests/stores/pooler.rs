@@ -90,8 +90,8 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
     use solid_notify::{Failure, HandlerResult, Notice, OutboxExt, add_notice};
     use solid_notify_tests::sending::{Calls, eventually};
     use sqlx::postgres::{PgPool, PgPoolOptions};
+    use test_servers::servers::{pgbouncer, postgres};
     use tokio::task::spawn_blocking;
-    use xtask::servers::{pgbouncer, postgres};
 
     /// The settings of a session, but for those that a driver gives each connection, and those of extensions, which show once they are used.
     async fn settings(conn: &mut sqlx::PgConnection) -> BTreeSet<(String, String)> {

@@ -11,7 +11,7 @@ use solid_notify_tests::databases::Cleanup;
 use solid_notify_tests::sending::Calls;
 use solid_notify_tests::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb, on_each_database};
 use sqlx::ConnectOptions;
-use xtask::services;
+use test_servers::services;
 
 on_each_database!(
     service_in_python_books_an_order_with_its_notice,
@@ -187,7 +187,7 @@ async fn service_in_java_books_an_order_with_its_notice<D: Served>() {
 
 #[cfg(postgres)]
 mod by_psql {
-    use xtask::clients::PSQL;
+    use test_servers::clients::PSQL;
 
     use super::*;
 

@@ -151,11 +151,11 @@ mod programs {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn receiver_in_python_verifies_deduplicates_and_acks() {
-        check(xtask::receivers::python().unwrap()).await;
+        check(test_servers::receivers::python().unwrap()).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn receiver_in_node_verifies_deduplicates_and_acks() {
-        check(xtask::receivers::node().unwrap()).await;
+        check(test_servers::receivers::node().unwrap()).await;
     }
 }

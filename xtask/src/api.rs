@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use public_api::{Builder, Error};
 
-use crate::run::{cargo, run, target_dir, workspace_root};
+use test_servers::run::{cargo, run, target_dir, workspace_root};
 
 /// The crates that users depend on.
 const CRATES: [&str; 11] = [

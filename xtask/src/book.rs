@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::run::{CommandResult, run, workspace_root};
 use crate::tool::MDBOOK;
+use test_servers::run::{CommandResult, run, workspace_root};
 
 /// The start page, in the folder `build-dir` of docs/book.toml.
 const START_PAGE: &str = "target/book/index.html";

@@ -5,16 +5,16 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use xtask::servers::unstable;
+use test_servers::servers::unstable;
 
 use crate::api::{Comparison, api};
 use crate::book::book;
 use crate::mutate::mutants;
-use crate::provide::provide;
-use crate::run::{CommandResult, cargo, interrupted, run, workspace_root};
-use crate::selection::Selection;
 use crate::test::{examples_of_newcomers, run_tests};
 use crate::tool::CARGO_DENY;
+use test_servers::provide::provide;
+use test_servers::run::{CommandResult, cargo, interrupted, run, workspace_root};
+use test_servers::selection::Selection;
 
 /// How a step ended.
 enum StepResult {

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run::{cargo, target_dir, workspace_root};
+use test_servers::run::{cargo, target_dir, workspace_root};
 
 /// The copy.
 pub(crate) struct Copy {

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
+use crate::mutants::{LIST, SCHEDULES_TABLE, TABLE, read, rows};
 use anyhow::{Context, Result, bail, ensure};
-use xtask::mutants::{LIST, SCHEDULES_TABLE, TABLE, read, rows};
 
 use crate::mutate::{Bench, TIME_TO_BUILD, TIME_TO_TEST, chosen};
-use crate::run::{CommandResult, workspace_root};
-use crate::selection::Selection;
+use test_servers::run::{CommandResult, workspace_root};
+use test_servers::selection::Selection;
 
 /// The files that schedules reach, except those that only make texts or depend on a process's own clock.
 const REACHED: &str = "sweeper/src/claiming,sweeper/src/running,sweeper/src/settling,sweeper/src/background/lease.rs,\

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::process::Stdio;
 
+use crate::mutants::{LIST, read};
 use anyhow::{Context, Result, ensure};
-use xtask::mutants::{LIST, read};
 
 use crate::mutate::chosen;
-use crate::run::{cargo, workspace_root};
-use crate::selection::Selection;
+use test_servers::run::{cargo, workspace_root};
+use test_servers::selection::Selection;
 
 /// Prints how many tests each mutant selects.
 ///

@@ -8,19 +8,14 @@ mod book;
 mod ci;
 mod copy;
 mod hunt;
-mod install;
 mod list;
 mod mutant_result;
+mod mutants;
 mod mutate;
-mod provide;
-mod reach;
-mod run;
-mod selection;
 mod serve;
 mod table;
 mod test;
 mod tool;
-mod unpack;
 
 use std::process::ExitCode;
 
@@ -28,7 +23,8 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use api::Comparison;
-use selection::{Database, Selection};
+use test_servers::run;
+use test_servers::selection::{Database, Selection};
 
 /// The workspace's own tasks.
 #[derive(Parser)]

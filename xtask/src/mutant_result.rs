@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::run::CommandResult;
+use test_servers::run::CommandResult;
 
 /// The result of the tests of one mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]

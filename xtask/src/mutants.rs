@@ -1,7 +1,7 @@
 //! The list of mutants, `tests/mutants.toml`: each mutant deletes a guard, a check in the product that keeps a promise.
 //!
-//! `cargo xtask mutants` makes the mutants one by one and runs their tests. Every test run checks that the list still fits the
-//! code (`tests/rules/tidy.rs`).
+//! `cargo xtask mutants` makes the mutants one by one and runs their tests. The tests of this file check that the list
+//! still fits the code.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,46 +10,46 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// The list, from the root of the workspace.
-pub const LIST: &str = "tests/mutants.toml";
+pub(crate) const LIST: &str = "tests/mutants.toml";
 /// The table with the tests that find each mutant, from the root of the workspace.
-pub const TABLE: &str = "target/mutants.md";
+pub(crate) const TABLE: &str = "target/mutants.md";
 /// Which mutants the seeded schedules find, from the root of the workspace.
-pub const SCHEDULES_TABLE: &str = "target/mutants-schedules.md";
+pub(crate) const SCHEDULES_TABLE: &str = "target/mutants-schedules.md";
 
 /// The deliberate deletion of a guard: of a check in the product that keeps a promise.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Mutant {
+pub(crate) struct Mutant {
     /// What the deleted guard does: a sentence, unique.
-    pub name: String,
+    pub(crate) name: String,
     /// The guarantee of the README that the guard keeps, `G1` to `G8`, or `–` for none of them.
-    pub promise: String,
+    pub(crate) promise: String,
     /// The arguments of `cargo test` that select the tests that must find the mutant.
-    pub tests: String,
+    pub(crate) tests: String,
     /// The changes that delete the guard.
-    pub change: Vec<Change>,
+    pub(crate) change: Vec<Change>,
     /// Why one mutant deletes several checks: each check alone still keeps the promise.
-    pub because: Option<String>,
+    pub(crate) because: Option<String>,
     /// Each filter of `tests` must find the mutant: the guard stands at several places, and each filter is for one of them.
     #[serde(default)]
-    pub each: bool,
+    pub(crate) each: bool,
 }
 
 /// A change of a file's text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub(crate) struct Change {
     /// The file, from the root of the workspace.
-    pub file: String,
+    pub(crate) file: String,
     /// The text to look for: the anchor.
-    pub find: String,
+    pub(crate) find: String,
     /// The text that replaces the anchor.
-    pub replace: String,
+    pub(crate) replace: String,
     /// How often the anchor occurs in the file.
     #[serde(default = "once")]
-    pub occurs: usize,
+    pub(crate) occurs: usize,
     /// The number of the occurrence to replace, from 1. `None` replaces all of them.
-    pub nth: Option<usize>,
+    pub(crate) nth: Option<usize>,
 }
 
 fn once() -> usize {
@@ -60,7 +60,7 @@ fn once() -> usize {
 ///
 /// # Errors
 /// Fails when the list cannot be read, has a name twice or a mutant without a change.
-pub fn read(root: &Path) -> Result<Vec<Mutant>> {
+pub(crate) fn read(root: &Path) -> Result<Vec<Mutant>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct List {
@@ -82,7 +82,7 @@ pub fn read(root: &Path) -> Result<Vec<Mutant>> {
 
 /// Returns the rows of a table: the name of each mutant, and the row itself.
 #[must_use]
-pub fn rows(table: &str) -> Vec<(String, String)> {
+pub(crate) fn rows(table: &str) -> Vec<(String, String)> {
     let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
     let named = |row: &str| Some((row.split('|').nth(1)?.trim().to_owned(), row.to_owned()));
     rows.filter_map(named).collect()
@@ -90,13 +90,13 @@ pub fn rows(table: &str) -> Vec<(String, String)> {
 
 impl Mutant {
     /// Returns the arguments of `cargo test` that select what to build, and the filters of the tests to run.
-    pub fn selection(&self) -> (Vec<&str>, Vec<&str>) {
+    pub(crate) fn selection(&self) -> (Vec<&str>, Vec<&str>) {
         let (build, filters) = self.tests.split_once(" -- ").unwrap_or((&self.tests, ""));
         (build.split_whitespace().collect(), filters.split_whitespace().collect())
     }
 
     /// Returns the files that it changes.
-    pub fn files(&self) -> Vec<&str> {
+    pub(crate) fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self.change.iter().map(|change| change.file.as_str()).collect();
         files.dedup();
         files
@@ -106,7 +106,7 @@ impl Mutant {
     ///
     /// # Errors
     /// Fails when an anchor does not occur as often as the list says.
-    pub fn taken_away(&self, root: &Path) -> Result<Vec<(&str, String)>> {
+    pub(crate) fn taken_away(&self, root: &Path) -> Result<Vec<(&str, String)>> {
         let mut files: Vec<(&str, String)> = Vec::new();
         for change in &self.change {
             let known = files.iter_mut().find(|(file, _)| *file == change.file);
@@ -139,7 +139,33 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
     use super::*;
+
+    fn root() -> PathBuf {
+        test_servers::run::workspace_root()
+    }
+
+    #[test]
+    fn every_mutant_of_the_list_applies_to_its_files() -> Result<()> {
+        for mutant in read(&root())? {
+            mutant.taken_away(&root()).with_context(|| format!("the mutant {:?} cannot be made", mutant.name))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_guarantee_has_a_mutant() -> Result<()> {
+        let readme = std::fs::read_to_string(root().join("README.md"))?;
+        let row = |line: &str| line.strip_prefix("| G").and_then(|rest| Some(format!("G{}", rest.split_once(' ')?.0)));
+        let promised: BTreeSet<String> = readme.lines().filter_map(row).collect();
+        let guarded: BTreeSet<String> =
+            read(&root())?.into_iter().map(|mutant| mutant.promise).filter(|of| of != "–").collect();
+        assert_eq!(guarded, promised);
+        Ok(())
+    }
 
     fn change(occurs: usize, nth: Option<usize>) -> Change {
         let [file, find, replace] = ["f", "if a", "if b"].map(str::to_owned);

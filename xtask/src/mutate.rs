@@ -8,15 +8,15 @@ use std::fs::{self, File};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::mutants::{Mutant, read};
 use anyhow::{Context, Result, bail, ensure};
-use xtask::mutants::{Mutant, read};
 
 use crate::copy::Copy;
 use crate::mutant_result::{MutantResult, Results};
-use crate::provide::{Provided, provide};
-use crate::run::{CommandResult, interrupted, run, workspace_root};
-use crate::selection::Selection;
 use crate::table;
+use test_servers::provide::{Provided, provide};
+use test_servers::run::{CommandResult, interrupted, run, workspace_root};
+use test_servers::selection::Selection;
 
 /// How long the tests of one mutant may take. Tests that take longer have found it, too.
 pub(crate) const TIME_TO_TEST: Duration = Duration::from_secs(120);

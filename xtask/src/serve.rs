@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::provide::provide;
-use crate::run::interrupted;
-use crate::selection::Selection;
+use test_servers::provide::provide;
+use test_servers::run::interrupted;
+use test_servers::selection::Selection;
 
 /// Starts the servers, prints their URLs in the form of shell commands, and waits for Ctrl-C.
 pub(crate) fn serve(selection: &Selection) -> Result<ExitCode> {

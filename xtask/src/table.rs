@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::mutants::{LIST, Mutant, TABLE, rows};
 use anyhow::{Context, Result};
-use xtask::mutants::{LIST, Mutant, TABLE, rows};
 
 use crate::mutant_result::MutantResult;
 

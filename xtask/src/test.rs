@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use crate::provide::{Provided, provide};
-use crate::run::{CommandResult, cargo, run, target_dir, workspace_root};
-use crate::selection::{Database, Selection};
+use test_servers::provide::{Provided, provide};
+use test_servers::run::{CommandResult, cargo, run, target_dir, workspace_root};
+use test_servers::selection::{Database, Selection};
 
 /// Runs the tests. The servers stop when this returns or fails.
 pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCode> {

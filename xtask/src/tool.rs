@@ -1,4 +1,4 @@
-//! Programs that cargo installs: cargo-deny and mdBook. Packages of the distribution are left to [`crate::install`].
+//! Programs that cargo installs: cargo-deny and mdBook. Packages of the distribution are left to [`test_servers::install`].
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{cargo, run, workspace_root};
+use test_servers::run::{cargo, run, workspace_root};
 
 pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 pub(crate) const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4" };

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::servers::{Durability, Ending, Server, exim, mariadb, mysql, nats, postgres, rabbitmq, redis, unstable};
+use test_servers::servers::{
+    Durability, Ending, Server, exim, mariadb, mysql, nats, postgres, rabbitmq, redis, unstable,
+};
 
 #[test]
 fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use solid_notify::sql::Dialect;
 use solid_notify_tests::proxy::Proxy;
 use sqlx::{ConnectOptions, Executor, Pool, Row};
+use test_servers::servers::{Server, mariadb, mysql, postgres};
 use tokio::task::spawn_blocking;
-use xtask::servers::{Server, mariadb, mysql, postgres};
 
 use crate::faults::injected::Fault;
 

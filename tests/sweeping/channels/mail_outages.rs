@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 use solid_notify::NotifyDef;
 use solid_notify::channels::{Mail, Mailer};
+use test_servers::servers::{Ending, Server, exim};
 use tokio::task::spawn_blocking;
-use xtask::servers::{Ending, Server, exim};
 
 use super::brokers::{Sending, signal};
 

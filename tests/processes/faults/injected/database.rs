@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use xtask::servers::Ending;
+use test_servers::servers::Ending;
 
 use super::Strikes;
 use crate::faults::bench::Bench;

@@ -10,9 +10,9 @@ use solid_notify::{NotifyDef, Status};
 use solid_notify_tests::databases::server_url;
 use solid_notify_tests::proxy::{Proxy, Weather};
 use solid_notify_tests::sending::eventually;
+use test_servers::servers::rabbitmq;
+use test_servers::servers::{Ending, Server};
 use tokio::task::spawn_blocking;
-use xtask::servers::rabbitmq;
-use xtask::servers::{Ending, Server};
 
 use super::rabbit::{Rabbit, message_id};
 use super::{Sending, signal};

@@ -24,7 +24,7 @@ use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper, TokenKey
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::eventually;
 use tempfile::NamedTempFile;
-use xtask::servers::Server;
+use test_servers::servers::Server;
 
 /// A sweeper with one channel.
 pub struct Sending {

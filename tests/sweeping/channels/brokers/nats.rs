@@ -9,8 +9,8 @@ use serde_json::json;
 use solid_notify::channels::Nats;
 use solid_notify::{NotifyDef, Status};
 use solid_notify_tests::databases::server_url;
+use test_servers::servers::{Ending, nats};
 use tokio::task::spawn_blocking;
-use xtask::servers::{Ending, nats};
 
 use super::{Sending, signal};
 

@@ -9,8 +9,8 @@ use serde_json::json;
 use solid_notify::channels::RedisStreams;
 use solid_notify::{NotifyDef, Status};
 use solid_notify_tests::databases::server_url;
+use test_servers::servers::{Ending, redis as private};
 use tokio::task::spawn_blocking;
-use xtask::servers::{Ending, redis as private};
 
 use super::{Sending, signal};
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::servers::unstable::{self, PACKAGES};
 use anyhow::{Context, Result, bail, ensure};
-use xtask::servers::unstable::{self, PACKAGES};
 
 use crate::install;
 use crate::run::run;

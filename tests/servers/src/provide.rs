@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
+use crate::clients::Client;
+use crate::servers::docker::{self, Container};
+use crate::servers::redis::Cluster;
+use crate::servers::{Server, exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis, unstable};
+use crate::{deploy, receivers, services};
 use anyhow::{Context, Error, Result, anyhow, bail};
-use xtask::clients::Client;
-use xtask::servers::docker::{self, Container};
-use xtask::servers::redis::Cluster;
-use xtask::servers::{Server, exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis, unstable};
-use xtask::{deploy, receivers, services};
 
 use crate::install;
 use crate::reach::reach;
@@ -18,7 +18,7 @@ use crate::selection::{Database, Selection};
 use crate::unpack;
 
 /// The servers of a run. Dropping them stops those that were started here.
-pub(crate) struct Provided {
+pub struct Provided {
     servers: Vec<(Database, Source)>,
     left_out: Vec<Database>,
 }
@@ -40,7 +40,7 @@ enum Source {
 }
 
 /// Starts what is needed, in parallel, and prints a line for every database.
-pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
+pub fn provide(selection: &Selection) -> Result<Provided> {
     for (database, reason) in &selection.left_out {
         eprintln!("{database:<9} not selected: {reason}");
     }
@@ -77,7 +77,7 @@ pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
 
 impl Provided {
     /// The variables that describe every server, and their values: most have only a URL.
-    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
         let of_one = |(database, source): &(Database, Source)| match (database, source) {
             (Database::Mail, Source::Private(server)) => exim::variables(server),
             _ => database.url_variable().zip(source.url().map(str::to_owned)).into_iter().collect(),
@@ -86,7 +86,7 @@ impl Provided {
     }
 
     /// Sets the variables of the selected servers in the environment of the tests, and removes those of the others.
-    pub(crate) fn describe_to(&self, command: &mut Command) {
+    pub fn describe_to(&self, command: &mut Command) {
         for variable in self.left_out.iter().filter_map(|database| database.url_variable()) {
             command.env_remove(variable);
         }

@@ -15,20 +15,23 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CommandResult {
+pub enum CommandResult {
+    /// It ended by itself, with this status.
     Exited(ExitStatus),
     /// A signal asked *this* process to end, so the program was ended.
     Interrupted,
+    /// The time was up, so the program was ended.
     TimedOut,
 }
 
 impl CommandResult {
-    pub(crate) fn succeeded(self) -> bool {
+    /// Whether the program ended by itself and reported success.
+    pub fn succeeded(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
 
     /// Returns the exit code that reports this outcome.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         match self {
             Self::Exited(status) => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
             // What shells report for a program that SIGINT has ended.
@@ -42,7 +45,7 @@ static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// From now on, Ctrl-C and `kill` no longer end this process, but are noted for [`run`] and
 /// [`interrupted`].
-pub(crate) fn mind_interrupts() -> Result<()> {
+pub fn mind_interrupts() -> Result<()> {
     let flag = INTERRUPTED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(flag)).context("cannot listen for signals")?;
@@ -51,13 +54,13 @@ pub(crate) fn mind_interrupts() -> Result<()> {
 }
 
 /// True after a signal asked this process to end.
-pub(crate) fn interrupted() -> bool {
+pub fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
 /// Runs a program to its end, without input. Ends it and its children when a signal asks this process to end or the time
 /// is up.
-pub(crate) fn run(command: &mut Command, limit: Option<Duration>) -> Result<CommandResult> {
+pub fn run(command: &mut Command, limit: Option<Duration>) -> Result<CommandResult> {
     if interrupted() {
         return Ok(CommandResult::Interrupted);
     }
@@ -107,7 +110,7 @@ fn end(child: &mut Child) -> Result<()> {
 }
 
 /// A cargo command in the workspace's root.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(workspace_root());
     // Cargo has described this package to us. Build scripts that watch these variables would run
@@ -121,16 +124,15 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The workspace that this program belongs to.
-pub(crate) fn workspace_root() -> PathBuf {
+/// Returns the root of the workspace, the folder of its lock file. It is the workspace of the running program's package, also where that is a copy.
+pub fn workspace_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let mut root = PathBuf::from(package);
-    root.pop();
-    root
+    let package = PathBuf::from(package);
+    package.ancestors().find(|folder| folder.join("Cargo.lock").exists()).unwrap_or(&package).to_owned()
 }
 
 /// Returns the folder into which cargo builds.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     workspace_root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 

@@ -2,17 +2,20 @@
 
 use std::fmt;
 
+use crate::clients::{self, Client};
+use crate::servers::{exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis};
+use crate::{deploy, receivers, services};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use xtask::clients::{self, Client};
-use xtask::servers::{exim, mariadb, mysql, nats, pgbouncer, postgres, rabbitmq, redis};
-use xtask::{deploy, receivers, services};
 
 /// A database that the workspace's tests know; or a broker or mail, whose servers are provided in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Database {
+pub enum Database {
+    /// SQLite, within the tests.
     Sqlite,
+    /// PostgreSQL.
     Postgres,
+    /// MariaDB.
     Mariadb,
     /// MySQL. Its packages and MariaDB's exclude each other, so on Debian it is unpacked into a folder of its own.
     Mysql,
@@ -37,7 +40,8 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 13] = [
+    /// All of them.
+    pub const ALL: [Self; 13] = [
         Self::Sqlite,
         Self::Postgres,
         Self::Mariadb,
@@ -53,7 +57,8 @@ impl Database {
         Self::Deploy,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The name, as `--only` and the modules of the tests have it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -73,7 +78,7 @@ impl Database {
 
     /// The variable with the server's URL. SQLite has no server; PgBouncer, the receivers, the services and the checkers are started by
     /// tests.
-    pub(crate) fn url_variable(self) -> Option<&'static str> {
+    pub fn url_variable(self) -> Option<&'static str> {
         match self {
             Self::Sqlite | Self::Pgbouncer | Self::Receivers | Self::Services | Self::Deploy => None,
             Self::Postgres => Some("POSTGRES_URL"),
@@ -88,7 +93,7 @@ impl Database {
     }
 
     /// What to install so that a private server can be started.
-    pub(crate) fn how_to_install(self) -> Option<&'static str> {
+    pub fn how_to_install(self) -> Option<&'static str> {
         match self {
             Self::Postgres => Some(postgres::HOW_TO_INSTALL),
             Self::Mariadb => Some(mariadb::HOW_TO_INSTALL),
@@ -107,7 +112,7 @@ impl Database {
 
     /// The packages of Debian and Ubuntu to install where these programs are missing. MySQL's cannot be installed beside MariaDB's, and
     /// PgBouncer is too old in some releases.
-    pub(crate) fn server_packages(self) -> Vec<&'static str> {
+    pub fn server_packages(self) -> Vec<&'static str> {
         match self {
             Self::Postgres => vec!["postgresql"],
             Self::Mariadb => vec!["mariadb-server"],
@@ -123,12 +128,12 @@ impl Database {
     }
 
     /// Whether there is an image to make a container of.
-    pub(crate) fn has_image(self) -> bool {
+    pub fn has_image(self) -> bool {
         matches!(self, Self::Postgres | Self::Mariadb | Self::Mysql | Self::Redis | Self::Rabbitmq | Self::Nats)
     }
 
     /// The program that people type SQL into.
-    pub(crate) fn client(self) -> Option<&'static Client> {
+    pub fn client(self) -> Option<&'static Client> {
         match self {
             Self::Sqlite => Some(&clients::SQLITE3),
             Self::Postgres => Some(&clients::PSQL),
@@ -165,21 +170,23 @@ impl fmt::Display for Database {
 
 /// Every database, either chosen or left out for a reason that the run prints.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Selection {
-    pub(crate) chosen: Vec<Database>,
-    pub(crate) left_out: Vec<(Database, &'static str)>,
+pub struct Selection {
+    /// What the run tests.
+    pub chosen: Vec<Database>,
+    /// What the run leaves out, with the reason.
+    pub left_out: Vec<(Database, &'static str)>,
 }
 
 impl Selection {
     /// Chooses the databases named by `--only`. When none are named, all are chosen.
-    pub(crate) fn new(only: &[Database]) -> Self {
+    pub fn new(only: &[Database]) -> Self {
         let is_chosen = |database: &Database| only.is_empty() || only.contains(database);
         let (chosen, left_out): (Vec<_>, Vec<_>) = Database::ALL.into_iter().partition(is_chosen);
         Self { chosen, left_out: left_out.into_iter().map(|database| (database, "not named by --only")).collect() }
     }
 
     /// The chosen names as the tests read them: `sqlite,postgres`.
-    pub(crate) fn names(&self) -> String {
+    pub fn names(&self) -> String {
         self.chosen.iter().map(|database| database.name()).collect::<Vec<_>>().join(",")
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
+use crate::run::workspace_root;
+
 /// One installation at a time, because tests of the same process may ask for the same packages.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
@@ -58,13 +60,13 @@ impl Examples {
 
     /// The folder of a language.
     pub(crate) fn sources(&self, language: &str) -> PathBuf {
-        root().join("examples").join(self.0).join(language)
+        workspace_root().join("examples").join(self.0).join(language)
     }
 
     /// Returns the folder with the packages of these lists; runs `install` there when the lists have changed since the last time.
     fn installed(&self, language: &str, lists: &[&str], install: impl FnOnce(&Path) -> Command) -> Result<PathBuf> {
         let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = root().join("target/tools").join(self.0).join(language);
+        let folder = workspace_root().join("target/tools").join(self.0).join(language);
         let done = folder.join("installed");
         let mut wanted = String::new();
         for list in lists {
@@ -91,10 +93,6 @@ impl Examples {
         fs::write(done, wanted).with_context(cannot)?;
         Ok(folder)
     }
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
