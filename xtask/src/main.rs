@@ -5,6 +5,7 @@
 
 mod api;
 mod book;
+mod budget;
 mod ci;
 mod copy;
 mod hunt;
@@ -12,7 +13,13 @@ mod list;
 mod mutant_result;
 mod mutants;
 mod mutate;
+mod nightly;
+mod quick;
+mod revision;
+mod runs;
 mod serve;
+mod step;
+mod suites;
 mod table;
 mod test;
 mod tool;
@@ -53,11 +60,19 @@ enum Task {
     },
     /// Checks everything that CI checks: format, lints, documentation and public API, dependencies, tests.
     Ci {
-        /// Also run the long steps: the book, the tests on the newest servers, the mutants, and faults for
-        /// NOTIFY_SOAK (30m unless set).
+        /// Run what CI leaves to the night instead: the tests on the newest servers, the mutants, faults for NOTIFY_SOAK (30m unless
+        /// set) and others, in parts of less than 90 minutes each.
         #[arg(long)]
         nightly: bool,
+        /// Only these parts of the night.
+        #[arg(long, value_name = "PART,...", value_delimiter = ',', requires = "nightly")]
+        only: Vec<String>,
+        /// Write the result to docs/runs.toml. Everything must be committed.
+        #[arg(long)]
+        record: bool,
     },
+    /// Checks within minutes, without servers: format, lints, unit tests, conformance and sending in memory and on SQLite, rules.
+    Quick,
     /// Compares the public API of each crate with its snapshot in docs/api and prints the lines that differ.
     Api {
         /// Update the snapshots.
@@ -113,7 +128,9 @@ fn perform(task: Task) -> Result<ExitCode> {
     match task {
         Task::Test { databases, arguments } => test::test(&Selection::new(&databases.only), &arguments),
         Task::Servers { databases } => serve::serve(&Selection::new(&databases.only)),
-        Task::Ci { nightly } => ci::ci(&Selection::new(&[]), nightly),
+        Task::Ci { nightly: true, only, record } => nightly::nightly(&Selection::new(&[]), &only, record),
+        Task::Ci { record, .. } => ci::ci(&Selection::new(&[]), record),
+        Task::Quick => quick::quick(),
         Task::Api { write } => {
             Ok(if api::api(write)? == Comparison::Same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -127,7 +144,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Task::Mutants { only, write, .. } => {
-            let holes = mutate::mutants(&Selection::new(&[]), only.as_deref(), write)?;
+            let holes = mutate::mutants(&Selection::new(&[]), only.as_deref(), None, write)?;
             Ok(if holes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
@@ -162,6 +179,7 @@ mod tests {
             "test --only sqlite,oracle",
             "servers -- --nocapture",
             "mutants --list --write",
+            "ci --only mutants-1",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

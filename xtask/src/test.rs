@@ -1,41 +1,146 @@
-//! `cargo xtask test`: the workspace's tests and its example, with a server for every chosen
-//! database, and for mail.
+//! `cargo xtask test`: the workspace's tests and its examples, with a server for every chosen database and broker, and for mail.
 
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-
+use anyhow::{Context, Result, anyhow};
 use test_servers::provide::{Provided, provide};
 use test_servers::run::{CommandResult, cargo, run, target_dir, workspace_root};
 use test_servers::selection::{Database, Selection};
 
-/// Runs the tests. The servers stop when this returns or fails.
+use crate::step::Steps;
+use crate::suites::{SUITES, Suite};
+
+/// Runs the tests: with arguments those that they select, by one command of cargo; without arguments all suites, then the examples. The
+/// servers stop when this returns or fails.
 pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCode> {
-    run_tests(selection, arguments).map(|outcome| ExitCode::from(outcome.code()))
+    let (built, prepared) = Prepared::of_arguments(selection, Lints::Allow, arguments)?;
+    let Some(prepared) = prepared else { return Ok(ExitCode::from(built.code())) };
+    if !arguments.is_empty() {
+        return Ok(ExitCode::from(prepared.run_selected(arguments)?.code()));
+    }
+    let mut steps = Steps::default();
+    for suite in &SUITES {
+        steps.step(suite.name, || Ok(prepared.run(suite, &[])?.into()));
+    }
+    steps.step("examples", || Ok(prepared.run_examples()?.into()));
+    steps.print_summary();
+    Ok(ExitCode::from(steps.code()))
 }
 
-/// As [`test`], for a caller that goes on afterwards.
-pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<CommandResult> {
-    let arguments = with_deselected_filtered(selection, arguments);
-    let (provided, built) = provide_while(selection, || run(&mut build_of(selection, &arguments), None))?;
-    if !built.succeeded() {
-        return Ok(built);
+/// Whether a lint stops the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lints {
+    /// The compiler is rustc, whose warnings stop nothing.
+    Allow,
+    /// The compiler is clippy's, and each warning is an error. So one compilation serves lints and tests.
+    Deny,
+}
+
+/// The servers of a run, and the test programs, built.
+pub(crate) struct Prepared<'a> {
+    selection: &'a Selection,
+    provided: Provided,
+    lints: Lints,
+}
+
+impl<'a> Prepared<'a> {
+    /// Provides the servers and builds all test programs. There is no `Prepared` where the build fails.
+    pub(crate) fn new(selection: &'a Selection, lints: Lints) -> Result<(CommandResult, Option<Self>)> {
+        Self::of_arguments(selection, lints, &[])
     }
-    // One run reports all failures.
-    let mut tests = tests(selection);
-    tests.arg("--no-fail-fast").args(arguments);
-    provided.describe_to(&mut tests);
-    if std::env::var_os(THREADS).is_none() {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        tests.env(THREADS, (TESTS_PER_CORE * cores).min(MOST_TESTS).to_string());
+
+    fn of_arguments(
+        selection: &'a Selection,
+        lints: Lints,
+        arguments: &[String],
+    ) -> Result<(CommandResult, Option<Self>)> {
+        let mut build = all_packages("test");
+        build.arg("--no-run").args(arguments.iter().take_while(|argument| *argument != "--"));
+        lints.apply(&mut build)?;
+        let (provided, built) = provide_while(selection, || run(&mut build, None))?;
+        Ok((built, built.succeeded().then_some(Self { selection, provided, lints })))
     }
-    let outcome = run(&mut tests, None)?;
-    if !outcome.succeeded() {
-        return Ok(outcome);
+
+    /// Runs the programs of a suite, on the selected stores but these.
+    pub(crate) fn run(&self, suite: &Suite, left_out: &[Database]) -> Result<CommandResult> {
+        let mut arguments: Vec<String> = suite.programs.iter().map(|&word| word.to_owned()).collect();
+        arguments.push("--".to_owned());
+        for database in left_out {
+            println!("{database} is not in the turn of this commit");
+            arguments.extend(["--skip".to_owned(), format!("{database}::")]);
+        }
+        self.run_selected(&arguments)
     }
-    examples(selection, &provided)
+
+    /// Runs `cargo test` with these arguments. One run reports all failures.
+    fn run_selected(&self, arguments: &[String]) -> Result<CommandResult> {
+        let mut tests = self.command("test")?;
+        tests.arg("--no-fail-fast").args(with_deselected_filtered(self.selection, arguments));
+        if std::env::var_os(THREADS).is_none() {
+            tests.env(THREADS, (TESTS_PER_CORE * cores()).min(MOST_TESTS).to_string());
+        }
+        run(&mut tests, None)
+    }
+
+    /// Runs the examples with all features, as the tests have them: one more set of features would cost another build of the
+    /// dependencies. Each night they run by the newcomer's command.
+    pub(crate) fn run_examples(&self) -> Result<CommandResult> {
+        let mut build = cargo(&["build", "--quiet", "--workspace", "--examples", "--all-features"]);
+        self.lints.apply(&mut build)?;
+        let built = run(&mut build, None)?;
+        if !built.succeeded() {
+            return Ok(built);
+        }
+        let programs = target_dir().join("debug/examples");
+        // Most of them wait for moments of real time.
+        run_examples(self.selection, &self.provided, TESTS_PER_CORE * cores(), |name| {
+            let mut example = Command::new(programs.join(name));
+            example.current_dir(workspace_root());
+            example
+        })
+    }
+
+    fn command(&self, name: &str) -> Result<Command> {
+        let mut command = all_packages(name);
+        self.lints.apply(&mut command)?;
+        self.provided.describe_to(&mut command);
+        Ok(command)
+    }
+}
+
+impl Lints {
+    /// Sets the compiler of the workspace's packages. Every command of a run needs the same, or cargo would compile again.
+    fn apply(self, command: &mut Command) -> Result<()> {
+        if self == Self::Deny {
+            let driver = clippy_driver().context("clippy is missing; `rustup component add clippy` installs it")?;
+            // As cargo-clippy separates the arguments of its driver.
+            command.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+        }
+        Ok(())
+    }
+}
+
+/// Returns clippy's compiler: beside cargo, as cargo-clippy looks for it, else on the search path.
+fn clippy_driver() -> Option<PathBuf> {
+    let beside = std::env::var_os("CARGO").map(|cargo| Path::new(&cargo).with_file_name("clippy-driver"));
+    let on_path =
+        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    beside.into_iter().chain(on_path.map(|folder| folder.join("clippy-driver"))).find(|driver| driver.exists())
+}
+
+/// A command for all packages but the examples. Every command has the same packages and features, so that one build serves all.
+pub(crate) fn all_packages(name: &str) -> Command {
+    cargo(&[name, "--workspace", "--exclude", EXAMPLES_PACKAGE, "--all-features"])
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Provides the servers while `build` runs: on a fresh machine their programs are downloaded and installed first.
@@ -53,45 +158,10 @@ fn provide_while(
     })
 }
 
-/// A command that tests all packages but the examples.
-fn tests(selection: &Selection) -> Command {
-    let mut tests = cargo(&["test", "--workspace", "--exclude", EXAMPLES_PACKAGE, "--all-features"]);
-    tests.env("NOTIFY_TEST_DATABASES", selection.names());
-    tests
-}
-
-/// A command that builds the test programs of [`tests`] and runs none of them.
-fn build_of(selection: &Selection, arguments: &[String]) -> Command {
-    let mut build = tests(selection);
-    build.arg("--no-run").args(arguments.iter().take_while(|argument| *argument != "--"));
-    build
-}
-
-/// Checks that the examples compile with the features that a newcomer's `cargo run --example` has, and runs them with all features, as
-/// the tests have them: one more set of features would cost another build of the dependencies. Each night they run by
-/// the newcomer's command.
-fn examples(selection: &Selection, provided: &Provided) -> Result<CommandResult> {
-    let check = run(&mut cargo(&["check", "--quiet", "--examples"]), None)?;
-    if !check.succeeded() {
-        return Ok(check);
-    }
-    let build = ["build", "--quiet", "--workspace", "--examples", "--all-features"];
-    let built = run(&mut cargo(&build), None)?;
-    if !built.succeeded() {
-        return Ok(built);
-    }
-    let programs = target_dir().join("debug/examples");
-    run_examples(selection, provided, |name| {
-        let mut example = Command::new(programs.join(name));
-        example.current_dir(workspace_root());
-        example
-    })
-}
-
-/// Runs the examples by exactly the command that a newcomer types.
+/// Runs the examples by exactly the command that a newcomer types, one after the other, because cargo builds one at a time.
 pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResult> {
     let provided = provide(selection)?;
-    run_examples(selection, &provided, |name| {
+    run_examples(selection, &provided, 1, |name| {
         let mut command = cargo(&["run", "--quiet", "--example", name]);
         if WITH_FEATURES.contains(&name) {
             command.args(["--package", EXAMPLES_PACKAGE, "--features", name]);
@@ -100,28 +170,48 @@ pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResu
     })
 }
 
-/// Runs the examples one after the other, up to the first that fails.
+/// Runs the examples, some at the same time, up to the first that fails. Prints the output of each when it ends.
 fn run_examples(
     selection: &Selection,
     provided: &Provided,
-    command: impl Fn(&str) -> Command,
+    at_once: usize,
+    command: impl Fn(&str) -> Command + Sync,
 ) -> Result<CommandResult> {
     let is_chosen = |database| selection.chosen.contains(&database);
     let mut examples = EXAMPLES.to_vec();
     examples.extend(REDIS_EXAMPLES.into_iter().filter(|_| is_chosen(Database::Redis)));
     examples.extend(WITH_FEATURES.into_iter().filter(|name| *name != "rabbitmq" || is_chosen(Database::Rabbitmq)));
-    let mut outcome = CommandResult::Exited(ExitStatus::default());
-    for name in examples {
-        eprintln!("the example `{name}`:");
-        let mut example = command(name);
-        provided.describe_to(&mut example);
-        outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
-        if !outcome.succeeded() {
-            eprintln!("the example `{name}` failed: {outcome:?}");
-            break;
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    let worker = || -> Result<()> {
+        while let Some(name) = examples.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut printed = tempfile::tempfile().context("cannot make a file for the output of an example")?;
+            let mut example = command(name);
+            provided.describe_to(&mut example);
+            example.stdout(printed.try_clone()?).stderr(printed.try_clone()?);
+            let outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
+            let mut text = format!("the example `{name}`:\n").into_bytes();
+            printed.rewind()?;
+            printed.read_to_end(&mut text)?;
+            if !outcome.succeeded() {
+                text.extend(format!("the example `{name}` failed: {outcome:?}\n").into_bytes());
+                *failed.lock().map_err(|_| anyhow!("another example panicked"))? = Some(outcome);
+                next.store(examples.len(), Ordering::Relaxed);
+            }
+            std::io::stderr().write_all(&text)?;
         }
-    }
-    Ok(outcome)
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("an example panicked"))))
+    })?;
+    let failed = failed.into_inner().map_err(|_| anyhow!("an example panicked"))?;
+    Ok(failed.unwrap_or(CommandResult::Exited(ExitStatus::default())))
+}
+
+/// Checks that the examples compile with the features that a newcomer's `cargo run --example` has.
+pub(crate) fn check_examples_of_newcomers() -> Result<CommandResult> {
+    run(&mut cargo(&["check", "--quiet", "--examples"]), None)
 }
 
 /// The package of the examples. It has no tests.

@@ -1,0 +1,82 @@
+//! The budget table of CONTRIBUTING.md: the seconds that each step of CI may take on two quiet cores.
+//!
+//! A test compares the recorded run of docs/runs.toml with it, so no test depends on how busy a machine is; CI prints what exceeded.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use test_servers::run::workspace_root;
+
+/// The file with the table.
+const FILE: &str = "CONTRIBUTING.md";
+/// The first cell of the table.
+const HEAD: &str = "| step of CI |";
+
+/// Returns the seconds of each step.
+///
+/// # Errors
+/// Fails where the table is missing or a row has no number.
+pub(crate) fn read() -> Result<BTreeMap<String, u64>> {
+    let text = fs::read_to_string(workspace_root().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
+    parse(&text)
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, u64>> {
+    let rows = text.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2).take_while(|line| line.starts_with('|'));
+    let mut budgets = BTreeMap::new();
+    for row in rows {
+        let mut cells = row.split('|').map(str::trim).skip(1);
+        let (name, seconds) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        let seconds = seconds
+            .parse()
+            .with_context(|| format!("the budget of {name:?} in {FILE} is not a number: {seconds:?}"))?;
+        budgets.insert(name.to_owned(), seconds);
+    }
+    ensure!(!budgets.is_empty(), "{FILE} has no table that begins with {HEAD:?}");
+    Ok(budgets)
+}
+
+/// Returns a line for each step that took longer than its budget, or has none.
+pub(crate) fn exceeded(budgets: &BTreeMap<String, u64>, steps: &BTreeMap<String, u64>) -> Vec<String> {
+    let judge = |(name, took): (&String, &u64)| match budgets.get(name) {
+        Some(budget) if took <= budget => None,
+        Some(budget) => Some(format!("{name} took {took} s, its budget is {budget} s")),
+        None => Some(format!("{name} took {took} s and has no budget in {FILE}")),
+    };
+    steps.iter().filter_map(judge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs;
+
+    /// The goal for all steps of CI together: 12 minutes, and 16 with the suites that are named beside the table.
+    const ALL: u64 = 12 * 60;
+
+    #[test]
+    fn recorded_run_of_ci_is_within_the_budgets() -> Result<()> {
+        let (budgets, runs) = (read()?, runs::read()?);
+        let sum: u64 = budgets.values().sum();
+        assert!(sum <= ALL, "the budgets of all steps are {sum} s, the goal is {ALL} s");
+        let run = runs.ci.context("docs/runs.toml has no run of CI")?;
+        let exceeded = exceeded(&budgets, &run.steps);
+        assert!(exceeded.is_empty(), "in the run of {}: {}", run.date, exceeded.join("; "));
+        Ok(())
+    }
+
+    #[test]
+    fn step_over_its_budget_or_without_one_is_named() -> Result<()> {
+        let budgets = parse("text\n| step of CI | s | |\n|---|---|---|\n| a | 5 | x |\n| b c | 60 | |\n\n| d | 1 |")?;
+        assert_eq!(budgets, BTreeMap::from([("a".to_owned(), 5), ("b c".to_owned(), 60)]));
+        let steps = [("a", 6), ("b c", 60), ("e", 1)].map(|(name, seconds)| (name.to_owned(), seconds));
+        assert_eq!(
+            exceeded(&budgets, &BTreeMap::from(steps)),
+            ["a took 6 s, its budget is 5 s", "e took 1 s and has no budget in CONTRIBUTING.md"]
+        );
+        assert!(parse("| step of CI | s |\n|---|---|\n| a | many |").is_err());
+        assert!(parse("no table").is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! The suites of a whole test run: the test programs of each, and when CI may leave one to the night.
+//!
+//! How long each may take stands in CONTRIBUTING.md (`budget.rs`).
+
+use test_servers::selection::Database;
+
+/// Some test programs that run one after the other, and share a budget.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    /// The name in summaries, in the budget table and in docs/runs.toml.
+    pub(crate) name: &'static str,
+    /// The arguments of `cargo test` that select its programs.
+    pub(crate) programs: &'static [&'static str],
+    /// The only files whose change can change its result, where these are not the product's.
+    pub(crate) depends_on: Option<&'static [&'static str]>,
+}
+
+/// The files of the tools. The product uses none of them.
+const TOOLS: &[&str] = &["bench", "xtask", "tests/servers", "Cargo.lock"];
+
+/// All suites, in the order in which they run: those that fail fast first.
+pub(crate) const SUITES: [Suite; 13] = [
+    suite("rules", &["--test", "rules"]),
+    suite("units", &["--lib", "--bins"]),
+    suite("conformance", &["--test", "conformance"]),
+    suite("stores", &["--test", "stores"]),
+    suite("redis", &["--test", "redis"]),
+    suite("sending", &["--test", "sending"]),
+    suite("sweeping", &["--test", "sweeping", "--test", "alone"]),
+    suite("channels", &["--test", "channels"]),
+    suite(
+        "program",
+        &["--test", "program", "--test", "sessions", "--test", "demo", "--test", "serve", "--test", "terminal"],
+    ),
+    suite("schedules", &["--test", "schedules"]),
+    suite("processes", &["--test", "processes"]),
+    Suite { depends_on: Some(TOOLS), ..suite("tools", &["--test", "private_servers", "--test", "smoke"]) },
+    suite("doc tests", &["--doc"]),
+];
+
+const fn suite(name: &'static str, programs: &'static [&'static str]) -> Suite {
+    Suite { name, programs, depends_on: None }
+}
+
+/// The stores that take turns in the suite `sending`. Conformance proves the semantics of each store in every run; the sweeper
+/// meets a store only through its traits.
+const TAKING_TURNS: [Database; 3] = [Database::Mysql, Database::Redis, Database::RedisCluster];
+
+impl Suite {
+    /// Returns the stores that CI leaves out of this suite in a run of the commit with this hash. All other runs have all stores.
+    pub(crate) fn left_out_of(&self, commit: &str) -> Vec<Database> {
+        // Without a commit no store is left out.
+        let digit = commit.chars().next_back().and_then(|last| last.to_digit(16));
+        let turn = digit.filter(|_| self.name == "sending").and_then(|digit| usize::try_from(digit).ok());
+        let Some(turn) = turn else { return Vec::new() };
+        let (_, others): (Vec<_>, Vec<_>) = (0..).zip(TAKING_TURNS).partition(|(n, _)| *n == turn % TAKING_TURNS.len());
+        others.into_iter().map(|(_, database)| database).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use anyhow::{Context, Result, ensure};
+    use test_servers::run::cargo;
+
+    use super::*;
+
+    #[test]
+    fn every_test_program_is_in_one_suite() -> Result<()> {
+        let selected =
+            |name: &str| SUITES.iter().flat_map(|suite| suite.programs).filter(|word| **word == name).count();
+        let names = test_programs(&mut cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
+        ensure!(names.len() > 10, "only {names:?}");
+        for name in names {
+            assert_eq!(selected(&name), 1, "the test program {name} must be in one suite of xtask/src/suites.rs");
+        }
+        Ok(())
+    }
+
+    /// Reads the names of the integration tests without a parser of JSON: a target is `{"kind":["test"],…,"name":"x"`.
+    fn test_programs(metadata: &mut Command) -> Result<Vec<String>> {
+        let printed = String::from_utf8(metadata.output()?.stdout)?;
+        let targets = printed.split(r#"{"kind":["test"]"#).skip(1);
+        targets
+            .map(|rest| Some(rest.split_once(r#""name":""#)?.1.split_once('"')?.0.to_owned()))
+            .map(|name| name.context("a target without a name"))
+            .collect()
+    }
+
+    #[test]
+    fn stores_take_turns_in_the_suite_of_sending_alone() -> Result<()> {
+        let of = |name| SUITES.iter().find(|suite| suite.name == name).context("no such suite");
+        let sending = of("sending")?;
+        assert_eq!(sending.left_out_of("d7d99e0"), [Database::Redis, Database::RedisCluster]);
+        assert_eq!(sending.left_out_of("d7d99e1"), [Database::Mysql, Database::RedisCluster]);
+        assert_eq!(sending.left_out_of("d7d99ef"), [Database::Redis, Database::RedisCluster]);
+        assert_eq!(sending.left_out_of(""), []);
+        assert_eq!(of("conformance")?.left_out_of("d7d99e0"), []);
+        Ok(())
+    }
+}
