@@ -13,9 +13,9 @@ use solid_notify::sql::Dialect;
 use solid_notify::{
     Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
 };
-use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;
 use test_servers::servers::{Ending, Server, mariadb, mysql, postgres};
+use test_support::sending::{Calls, eventually};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -324,7 +324,7 @@ struct MySql;
 
 impl Private for MySql {
     type Db = sqlx::MySql;
-    const PREPARE: &str = solid_notify_tests::prepare_mysql!("sweeper");
+    const PREPARE: &str = test_support::prepare_mysql!("sweeper");
     const END_SESSIONS: &str = "CALL end_sessions('sweeper')";
     const SENDING_FOR_LONG: &str = MariaDb::SENDING_FOR_LONG;
 

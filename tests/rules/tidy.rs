@@ -1,6 +1,6 @@
 //! Rules that reviews forget: file sizes, headers, names, words, where SQL may be, dependencies of crates, the list of mutants.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use solid_notify::alert::{Alert, AlertKind, AlertReason};
 const LONGEST_FILE: usize = 400;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Every Rust file of the project, with its text.

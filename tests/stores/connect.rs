@@ -1,16 +1,16 @@
 //! `ConnectedOutbox`: the store that a URL names.
 
 use solid_notify::{ConnectedOutbox, Error, NewNotice, NotifyDef};
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(mysql)]
-use solid_notify_tests::MySql;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-#[cfg(sqlite)]
-use solid_notify_tests::Sqlite;
-use solid_notify_tests::{Database, TestDb};
 use sqlx::ConnectOptions;
+#[cfg(mariadb)]
+use test_support::MariaDb;
+#[cfg(mysql)]
+use test_support::MySql;
+#[cfg(postgres)]
+use test_support::Postgres;
+#[cfg(sqlite)]
+use test_support::Sqlite;
+use test_support::{Database, TestDb};
 
 async fn gives_the_outbox_of<D: Database>(db: TestDb<D>, url: &str) {
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -67,7 +67,7 @@ async fn url_of_sqlite_gives_its_outbox() {
 #[cfg(redis)]
 #[tokio::test]
 async fn url_of_redis_gives_its_outbox() {
-    let connected = ConnectedOutbox::connect(&solid_notify_tests::databases::server_url("REDIS_URL")).await.unwrap();
+    let connected = ConnectedOutbox::connect(&test_support::databases::server_url("REDIS_URL")).await.unwrap();
     connected.migrate().await.unwrap();
     connected.definitions().await.unwrap();
 }

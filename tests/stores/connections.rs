@@ -13,8 +13,8 @@ use solid_notify::{NotifyDef, Outbox};
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::{Claim, ClaimWhat, Lease};
 #[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_connection_is_kept_while_calls_end_well,
@@ -26,7 +26,7 @@ on_each_database!(
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(
+    test_support::on_each_server!(
         after_an_outage_every_connection_is_a_fresh_one,
         leases_are_extended_while_every_other_call_waits,
         the_isolation_of_our_connections_does_not_depend_on_defaults,
@@ -122,8 +122,7 @@ async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Da
 #[tokio::test]
 async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
     let db =
-        TestDb::<solid_notify_tests::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5)))
-            .await;
+        TestDb::<test_support::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5))).await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql(
         "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
@@ -132,7 +131,7 @@ async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
     .await;
     let naps = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
                 WHERE relation = 'notify_def'::regclass AND wait_event = 'PgSleep'";
-    let is_running = async || solid_notify_tests::Postgres::number(&db.pool, naps).await > 0;
+    let is_running = async || test_support::Postgres::number(&db.pool, naps).await > 0;
     let seen = db.outbox.definitions().await.unwrap().remove(0).row;
     let edit = db.outbox.update(&seen, seen.clone().timeout("7s"));
     let (edited, ()) = tokio::join!(edit, eventually("the statement runs", &is_running));
@@ -147,7 +146,7 @@ async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
 #[tokio::test]
 async fn only_our_connections_plan_by_the_indexes_alone_on_postgres() {
     let check = "DO $$ BEGIN ASSERT current_setting('enable_seqscan') = 'off'; END $$";
-    let counted = Counted::<solid_notify_tests::Postgres>::new(LONG, check).await;
+    let counted = Counted::<test_support::Postgres>::new(LONG, check).await;
     counted.call().await;
     counted.outbox.begin().await.unwrap_err();
     counted.close().await;
@@ -160,7 +159,7 @@ async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
     /// The settings of a connection, misspelt.
     struct Misspelt(Arc<AtomicUsize>);
 
-    impl solid_notify_tests::proxy::Wire for Misspelt {
+    impl test_support::proxy::Wire for Misspelt {
         fn asks(&self, chunk: &mut [u8]) {
             let setting = b"enable_seqscan";
             if let Some(at) = chunk.windows(setting.len()).position(|window| window == setting) {
@@ -170,13 +169,13 @@ async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
         }
     }
 
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let db = TestDb::<test_support::Postgres>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let options = (*db.pool.connect_options()).clone();
     let server = (std::net::Ipv4Addr::LOCALHOST, options.get_port()).into();
     let refused = Arc::new(AtomicUsize::new(0));
     let wire = Arc::clone(&refused);
-    let proxy = solid_notify_tests::proxy::Proxy::start(server, move || Misspelt(Arc::clone(&wire))).await;
+    let proxy = test_support::proxy::Proxy::start(server, move || Misspelt(Arc::clone(&wire))).await;
     let pool = db.pool.options().clone().connect_lazy_with(options.port(proxy.port));
     let outbox = Outbox::new(pool);
     for _ in 0..3 {
@@ -206,25 +205,25 @@ async fn connection_that_rests_for_long_is_closed<D: Database>() {
 #[cfg(sqlite)]
 #[tokio::test]
 async fn connection_that_rests_for_long_is_closed_on_sqlite() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::Sqlite>().await;
+    connection_that_rests_for_long_is_closed::<test_support::Sqlite>().await;
 }
 
 #[cfg(postgres)]
 #[tokio::test]
 async fn connection_that_rests_for_long_is_closed_on_postgres() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::Postgres>().await;
+    connection_that_rests_for_long_is_closed::<test_support::Postgres>().await;
 }
 
 #[cfg(mariadb)]
 #[tokio::test]
 async fn connection_that_rests_for_long_is_closed_on_mariadb() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::MariaDb>().await;
+    connection_that_rests_for_long_is_closed::<test_support::MariaDb>().await;
 }
 
 #[cfg(mysql)]
 #[tokio::test]
 async fn connection_that_rests_for_long_is_closed_on_mysql() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::MySql>().await;
+    connection_that_rests_for_long_is_closed::<test_support::MySql>().await;
 }
 
 /// Locks the definitions until it is dropped.
@@ -304,7 +303,7 @@ async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     counted.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(a_migration_leaves_the_sessions_of_the_application_as_they_are: a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mariadb, a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mysql;);
+test_support::on_mysql_family!(a_migration_leaves_the_sessions_of_the_application_as_they_are: a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mariadb, a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mysql;);
 
 #[cfg(any(mariadb, mysql))]
 async fn a_migration_leaves_the_sessions_of_the_application_as_they_are<D: Database<Db = sqlx::MySql>>() {
@@ -357,7 +356,7 @@ async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Databas
 async fn a_login_with_a_password_works(mode: sqlx::mysql::MySqlSslMode) {
     use sqlx::mysql::MySqlSslMode;
 
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    let db = TestDb::<test_support::MySql>::with_real_clock().await;
     let account = format!("login_{:08x}", fastrand::u32(..));
     db.sql(&format!("CREATE USER {account}@'%' IDENTIFIED WITH caching_sha2_password BY 'it is long'")).await;
     let database = db.pool.connect_options().get_database().unwrap().to_owned();

@@ -9,9 +9,9 @@ use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Connection;
 use sqlx::error::{DatabaseError, ErrorKind};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_row_without_a_due_time_is_refused,
@@ -198,7 +198,7 @@ where
 #[cfg(postgres)]
 #[tokio::test]
 async fn an_infinite_time_stops_nothing_on_postgres() {
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let db = TestDb::<test_support::Postgres>::with_real_clock().await;
     let def_id = define(&db).await;
     refused(
         &db,
@@ -222,7 +222,7 @@ async fn an_infinite_time_stops_nothing_on_postgres() {
     db.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(a_zero_time_stops_nothing: a_zero_time_stops_nothing_on_mariadb, a_zero_time_stops_nothing_on_mysql;);
+test_support::on_mysql_family!(a_zero_time_stops_nothing: a_zero_time_stops_nothing_on_mariadb, a_zero_time_stops_nothing_on_mysql;);
 
 #[cfg(any(mariadb, mysql))]
 async fn a_zero_time_stops_nothing<D: Database<Db = sqlx::MySql>>() {
@@ -247,7 +247,7 @@ async fn a_zero_time_stops_nothing<D: Database<Db = sqlx::MySql>>() {
 #[cfg(sqlite)]
 #[tokio::test]
 async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
-    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
+    let db = TestDb::<test_support::Sqlite>::with_real_clock().await;
     let def_id = define(&db).await;
     for time in ["unixepoch()", "'soon'", "''", "'2026-01-01'"] {
         refused(&db, &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', {time})"))
@@ -293,7 +293,7 @@ async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64)
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
 }
 
-solid_notify_tests::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
+test_support::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
 
 /// On MySQL each statement of a migration is committed by itself.
 #[cfg(any(mariadb, mysql))]
@@ -308,7 +308,7 @@ async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql
     let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
-    if let solid_notify_tests::databases::Cleanup::Database(_, name) = cleanup {
+    if let test_support::databases::Cleanup::Database(_, name) = cleanup {
         D::sql(&pool, &format!("DROP DATABASE {name}")).await;
     }
 }

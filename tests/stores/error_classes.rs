@@ -2,20 +2,20 @@
 
 use solid_notify::{ErrorClass, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_sweeper::class_by_type;
-#[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::databases::server_url;
-use solid_notify_tests::sending::{add, reaches};
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+#[cfg(any(postgres, mariadb, mysql))]
+use test_support::databases::server_url;
+use test_support::sending::{add, reaches};
+use test_support::{Database, TestDb};
 
-solid_notify_tests::on_each_database!(
+test_support::on_each_database!(
     a_constraint_violation_is_invalid_also_inside_other_errors,
     a_missing_table_or_column_is_no_fault_of_the_notice,
 );
 #[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_deadlock_is_reported_to_its_victim;
-    solid_notify_tests::on_each_server!(a_deadlock_is_reported_to_its_victim);
+    test_support::on_each_server!(a_deadlock_is_reported_to_its_victim);
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Error

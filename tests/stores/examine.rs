@@ -6,8 +6,8 @@ use chrono::Utc;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::{Finding, Severity};
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     examination_of_a_good_store_has_no_warning_of_its_own,
@@ -123,7 +123,7 @@ async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account()
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use sqlx::{AssertSqlSafe, Executor};
 
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let db = TestDb::<test_support::Postgres>::with_real_clock().await;
     let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
     let account = format!("reader_{schema}");
     let script = format!(
@@ -133,7 +133,7 @@ async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account()
          ALTER ROLE {account} SET default_transaction_isolation = 'serializable'"
     );
     db.pool.execute(AssertSqlSafe(script)).await.unwrap();
-    let url = solid_notify_tests::databases::server_url("POSTGRES_URL");
+    let url = test_support::databases::server_url("POSTGRES_URL");
     let options: PgConnectOptions = url.parse().unwrap();
     let pool = PgPoolOptions::new().connect_lazy_with(options.username(&account).password("x"));
     let outbox = Outbox::new(pool);
@@ -156,7 +156,7 @@ async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account()
 async fn examination_on_mysql_finds_a_mode_that_cuts_values() {
     use sqlx::Executor;
 
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    let db = TestDb::<test_support::MySql>::with_real_clock().await;
     let lax = sqlx::mysql::MySqlPoolOptions::new().after_connect(|conn, _| {
         Box::pin(async move { conn.execute("SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'").await.map(drop) })
     });
@@ -172,7 +172,7 @@ async fn examination_on_mysql_finds_a_mode_that_cuts_values() {
 async fn examination_on_sqlite_finds_files_that_a_power_failure_destroys() {
     use sqlx::sqlite::{SqlitePoolOptions, SqliteSynchronous};
 
-    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
+    let db = TestDb::<test_support::Sqlite>::with_real_clock().await;
     let options = (*db.pool.connect_options()).clone().synchronous(SqliteSynchronous::Off);
     let outbox = Outbox::new(SqlitePoolOptions::new().connect_lazy_with(options));
     let findings = outbox.operator("alice").examine().await;

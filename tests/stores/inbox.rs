@@ -8,7 +8,7 @@ use solid_notify::sql::Dialect;
 use solid_notify::{Error, Inbox};
 use solid_notify_core::store::Purge;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
+use test_support::{Database, TestDb, on_each_database, on_each_server};
 
 on_each_database!(
     of_many_deliveries_at_the_same_moment_one_is_the_first,
@@ -176,7 +176,7 @@ async fn a_purge_leaves_a_key_that_was_marked_anew<D: Database>() {
 #[cfg(mariadb)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_marks_nothing_after_a_raw_rollback() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+    let db = TestDb::<test_support::MariaDb>::with_real_clock().await;
     let mut tx = db.outbox.begin().await.unwrap();
     sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.unwrap();
     let error = warehouse().first_time(&mut tx, "7").await.unwrap_err();

@@ -11,9 +11,9 @@ use solid_notify::{
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 #[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::sending::{Calls, eventually, reaches};
-use solid_notify_tests::{Database, Sqlite, TestDb, on_each_database};
+use test_support::Postgres;
+use test_support::sending::{Calls, eventually, reaches};
+use test_support::{Database, Sqlite, TestDb, on_each_database};
 use tokio::sync::Semaphore;
 
 on_each_database!(

@@ -58,13 +58,13 @@ mod like_rds_proxy {
 #[cfg(postgres)]
 #[tokio::test]
 async fn a_proxy_that_refuses_options_gets_none() {
-    use solid_notify_tests::TestDb;
     use sqlx::Executor;
+    use test_support::TestDb;
 
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let db = TestDb::<test_support::Postgres>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
-    let url = solid_notify_tests::databases::server_url("POSTGRES_URL");
+    let url = test_support::databases::server_url("POSTGRES_URL");
     let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
     let server = tokio::net::lookup_host((options.get_host(), options.get_port())).await.unwrap().next().unwrap();
     let options = options.host("127.0.0.1").port(like_rds_proxy::start(server).await);
@@ -88,9 +88,9 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
     use std::time::Duration;
 
     use solid_notify::{Failure, HandlerResult, Notice, OutboxExt, add_notice};
-    use solid_notify_tests::sending::{Calls, eventually};
     use sqlx::postgres::{PgPool, PgPoolOptions};
     use test_servers::servers::{pgbouncer, postgres};
+    use test_support::sending::{Calls, eventually};
     use tokio::task::spawn_blocking;
 
     /// The settings of a session, but for those that a driver gives each connection, and those of extensions, which show once they are used.

@@ -13,9 +13,9 @@ use solid_notify::{
 };
 use solid_notify_sql::statement_texts;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::databases::Cleanup;
-use solid_notify_tests::{Database, TestDb, on_each_server};
 use sqlx::{AssertSqlSafe, Executor, Pool};
+use test_support::databases::Cleanup;
+use test_support::{Database, TestDb, on_each_server};
 
 on_each_server!(
     producer_adds_and_does_nothing_else,
@@ -92,7 +92,7 @@ trait Accounts: Database {
 }
 
 #[cfg(postgres)]
-impl Accounts for solid_notify_tests::Postgres {
+impl Accounts for test_support::Postgres {
     async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::Postgres> {
         let Cleanup::Schema(options, schema) = &db.cleanup else { unreachable!() };
         db.sql(&format!("CREATE ROLE {account} LOGIN PASSWORD 'x' IN ROLE {role}")).await;
@@ -110,7 +110,7 @@ impl Accounts for solid_notify_tests::Postgres {
 
 macro_rules! mysql_accounts {
     ($database:ident, $of:literal) => {
-        impl Accounts for solid_notify_tests::$database {
+        impl Accounts for test_support::$database {
             async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::MySql> {
                 let Cleanup::Database(options, database) = &db.cleanup else { unreachable!() };
                 let account = if role.ends_with("_owner") { role } else { account };
@@ -363,7 +363,7 @@ where
 #[cfg(postgres)]
 #[tokio::test]
 async fn script_needs_no_superuser_on_postgres() {
-    use solid_notify_tests::Postgres;
+    use test_support::Postgres;
 
     let (pool, cleanup) = Postgres::create(2).await;
     let Cleanup::Schema(options, schema) = &cleanup else { unreachable!() };

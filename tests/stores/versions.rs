@@ -5,8 +5,8 @@ use std::time::Duration;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sql::Dialect;
 use solid_notify::{Notice, NotifyDef, OutboxExt, Sweeper};
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     an_edit_whose_version_cannot_be_stored_is_not_made,
@@ -18,7 +18,7 @@ on_each_database!(
 mod servers {
     use super::a_row_that_is_locked_delays_no_sweeper;
 
-    solid_notify_tests::on_each_server!(a_row_that_is_locked_delays_no_sweeper);
+    test_support::on_each_server!(a_row_that_is_locked_delays_no_sweeper);
 }
 
 /// Returns the author and the origin of each version of a definition, the latest first.

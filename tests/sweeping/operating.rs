@@ -11,9 +11,9 @@ use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
-use solid_notify_tests::faulty::faulty;
-use solid_notify_tests::sending::{add, reaches};
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::faulty::faulty;
+use test_support::sending::{add, reaches};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     an_operation_that_cannot_be_audited_is_not_made,
@@ -30,7 +30,7 @@ on_each_database!(
 mod servers {
     use super::a_purge_that_waits_leaves_what_has_failed_again;
 
-    solid_notify_tests::on_each_server!(a_purge_that_waits_leaves_what_has_failed_again);
+    test_support::on_each_server!(a_purge_that_waits_leaves_what_has_failed_again);
 }
 
 #[tokio::test]

@@ -129,14 +129,15 @@ fn surviving_mutants(selection: &Selection) -> Result<StepResult> {
 
 /// Runs ten times as many schedules as the tests do.
 fn schedules() -> Result<StepResult> {
-    step(cargo(&["test", "--package", "solid-notify-tests", "--test", "schedules"]).env("SCHEDULES", "20000"))
+    step(cargo(&["test", "--package", "solid-notify-tests-schedules", "--test", "schedules"]).env("SCHEDULES", "20000"))
 }
 
 /// Injects every fault again and again, for the time in NOTIFY_SOAK (default: 30m).
 fn soak(selection: &Selection) -> Result<StepResult> {
     let provided = provide(selection)?;
     let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
-    let mut faults = cargo(&["test", "--package", "solid-notify-tests", "--test", "processes", "--", "faults::"]);
+    let mut faults =
+        cargo(&["test", "--package", "solid-notify-tests-processes", "--test", "processes", "--", "faults::"]);
     faults.env("NOTIFY_TEST_DATABASES", selection.names()).env("NOTIFY_SOAK", time);
     provided.describe_to(&mut faults);
     step(&mut faults)

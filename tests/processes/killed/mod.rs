@@ -12,10 +12,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, add_notice, add_notices};
-use solid_notify_tests::sending::{Calls, PATIENCE, eventually};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{ConnectOptions, Pool, Row};
 use tempfile::TempDir;
+use test_support::sending::{Calls, PATIENCE, eventually};
+use test_support::{Database, TestDb, on_each_database};
 use tokio::process::Command;
 
 on_each_database!(
@@ -351,7 +351,7 @@ trait Reading: Database {
 
 macro_rules! reading {
     ($($database:ident: |$pool:ident| $more:expr;)+) => {
-        $(impl Reading for solid_notify_tests::$database {
+        $(impl Reading for test_support::$database {
             async fn numbers(pool: &Pool<Self::Db>, sql: &str) -> Vec<Vec<i64>> {
                 let rows = sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).fetch_all(pool).await.unwrap();
                 let row = |row: &<Self::Db as sqlx::Database>::Row| {

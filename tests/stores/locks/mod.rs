@@ -6,7 +6,7 @@ mod sweepers;
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::sql::Dialect;
 #[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::{Database, TestDb};
+use test_support::{Database, TestDb};
 
 /// Begins a transaction that holds the locks of `sql`.
 #[cfg(any(postgres, mariadb, mysql))]

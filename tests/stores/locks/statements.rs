@@ -12,19 +12,19 @@ use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, succeed};
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(mysql)]
-use solid_notify_tests::MySql;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+#[cfg(mariadb)]
+use test_support::MariaDb;
+#[cfg(mysql)]
+use test_support::MySql;
+#[cfg(postgres)]
+use test_support::Postgres;
+use test_support::sending::eventually;
+use test_support::{Database, TestDb};
 
 use super::lock;
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     a_locked_row_keeps_no_other_lease_from_being_extended,
     a_locked_row_holds_back_the_next_one_of_its_key,
     notice_stays_due_while_the_one_in_front_of_it_is_locked,

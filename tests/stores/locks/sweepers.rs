@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use solid_notify::{AckResult, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{add, definition, eventually, reaches};
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::log::Log;
+use test_support::sending::{add, definition, eventually, reaches};
+use test_support::{Database, TestDb};
 
 use super::lock;
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     locked_scheduled_definition_stops_no_other,
     locked_built_in_definition_stops_no_other,
     locked_limit_stops_no_other_and_is_reported,

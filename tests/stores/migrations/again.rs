@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use solid_notify::{Error, Outbox};
 use solid_notify_core::error::FaultKind;
-use solid_notify_tests::TestDb;
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use test_support::TestDb;
 
 /// Longer than a migration waits for locks.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,10 +21,10 @@ fn is_conflict(error: &Error) -> bool {
 mod on_postgres {
     use std::str::FromStr;
 
-    use solid_notify_tests::Postgres;
-    use solid_notify_tests::databases::{Cleanup, fresh_name, server_url};
     use sqlx::PgPool;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use test_support::Postgres;
+    use test_support::databases::{Cleanup, fresh_name, server_url};
 
     use super::*;
 
@@ -140,9 +140,9 @@ mod on_postgres {
 
 #[cfg(mariadb)]
 mod on_mariadb {
-    use solid_notify_tests::MariaDb;
-    use solid_notify_tests::databases::Cleanup;
     use sqlx::mysql::MySqlPoolOptions;
+    use test_support::MariaDb;
+    use test_support::databases::Cleanup;
 
     use super::*;
 

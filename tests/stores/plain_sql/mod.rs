@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use solid_notify::{Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_tests::sending::{Calls, definition, eventually};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::sending::{Calls, definition, eventually};
+use test_support::{Database, TestDb, on_each_database};
 
 use statement::{Add, Plain};
 
@@ -42,7 +42,7 @@ on_each_database!(
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(a_notice_that_covers_a_change_is_not_claimed_before_its_commit);
+    test_support::on_each_server!(a_notice_that_covers_a_change_is_not_claimed_before_its_commit);
 }
 
 /// The notices that are there, sent or not, oldest first.

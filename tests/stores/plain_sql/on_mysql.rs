@@ -1,16 +1,16 @@
 //! Cases of MySQL and MariaDB alone: modes and character sets of sessions, `LAST_INSERT_ID()`, locks of reads.
 
 use solid_notify::NotifyDef;
-use solid_notify_tests::databases::Cleanup;
-use solid_notify_tests::shell::Shell;
-use solid_notify_tests::{Database, TestDb};
 use sqlx::Executor;
+use test_support::databases::Cleanup;
+use test_support::shell::Shell;
+use test_support::{Database, TestDb};
 
 use super::{notices, with_sync};
 
 macro_rules! cases {
     ($module:ident, $database:ident) => {
-        solid_notify_tests::on_each_database! { @on $module, $database, the_mode_of_the_session_does_not_matter the_character_set_of_the_session_does_not_matter notify_add_can_be_called_from_another_database notify_add_returns_its_id_and_keeps_last_insert_id an_edit_of_a_definition_does_not_wait_for_a_transaction_that_called_it a_definition_that_is_younger_than_the_snapshot_is_found notify_add_needs_the_rights_that_its_comment_names }
+        test_support::on_each_database! { @on $module, $database, the_mode_of_the_session_does_not_matter the_character_set_of_the_session_does_not_matter notify_add_can_be_called_from_another_database notify_add_returns_its_id_and_keeps_last_insert_id an_edit_of_a_definition_does_not_wait_for_a_transaction_that_called_it a_definition_that_is_younger_than_the_snapshot_is_found notify_add_needs_the_rights_that_its_comment_names }
     };
 }
 cases!(mariadb, MariaDb);

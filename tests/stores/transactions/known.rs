@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use solid_notify::NewNotice;
 use solid_notify::{Error, NotifyDef, add_notice};
 #[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
+use test_support::MariaDb;
 #[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::{Database, on_each_database};
+use test_support::Postgres;
+use test_support::{Database, on_each_database};
 
 use super::{Scene, Sql};
 #[cfg(any(postgres, mariadb, mysql))]
@@ -24,7 +24,7 @@ on_each_database!(a_definition_that_was_just_read_is_not_looked_up, an_edit_of_t
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(an_error_behind_a_seen_insert_is_found_out);
+    test_support::on_each_server!(an_error_behind_a_seen_insert_is_found_out);
 }
 
 impl<D: Database<Db: Sql>> Scene<D> {
@@ -156,7 +156,7 @@ async fn a_notice_is_refused_without_an_open_transaction_on_mariadb() {
     scene.ends_with(&[]).await;
 }
 
-solid_notify_tests::on_mysql_family!(a_session_without_autocommit_can_add: a_session_without_autocommit_can_add_on_mariadb, a_session_without_autocommit_can_add_on_mysql;);
+test_support::on_mysql_family!(a_session_without_autocommit_can_add: a_session_without_autocommit_can_add_on_mariadb, a_session_without_autocommit_can_add_on_mysql;);
 
 /// Such a session begins a new transaction when one has ended. The insert cannot detect that, so it uses another check.
 #[cfg(any(mariadb, mysql))]

@@ -11,13 +11,13 @@ use solid_notify::{Error, add_notice};
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
-use solid_notify_tests::Database;
+use test_support::Database;
 #[cfg(postgres)]
-use solid_notify_tests::Postgres;
+use test_support::Postgres;
 
 use super::{SOON, Scene, Sql, run};
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
     operator_can_define_a_name_that_an_open_transaction_did_not_find,
     an_outcome_whose_row_others_lock_is_left_for_later,
@@ -100,7 +100,7 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 
-solid_notify_tests::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used: a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb, a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mysql;);
+test_support::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used: a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb, a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mysql;);
 
 #[cfg(any(mariadb, mysql))]
 async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<Db = sqlx::MySql>>() {
@@ -143,9 +143,9 @@ async fn a_late_search_path_holds_for_our_connections_too_on_postgres() {
     use std::sync::Arc;
 
     use solid_notify::{FirstAttempt, Outbox};
-    use solid_notify_tests::databases::server_url;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use sqlx::{AssertSqlSafe, Executor};
+    use test_support::databases::server_url;
 
     let scene = Scene::<Postgres>::new(1).await;
     let path = "SELECT set_config('search_path', current_schema(), false)";

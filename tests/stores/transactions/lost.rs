@@ -10,12 +10,12 @@ use solid_notify::add_notice;
 #[cfg(any(sqlite, postgres, mariadb, mysql))]
 use solid_notify_core::error::FaultKind;
 #[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
+use test_support::MariaDb;
 #[cfg(mysql)]
-use solid_notify_tests::MySql;
+use test_support::MySql;
 #[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::{Database, on_each_database};
+use test_support::Postgres;
+use test_support::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, run};
 
@@ -87,7 +87,7 @@ async fn ignored_error_changes_nothing<D: Database<Db: Sql>>() {
 #[cfg(sqlite)]
 #[tokio::test]
 async fn ignored_error_changes_nothing_on_sqlite() {
-    ignored_error_changes_nothing::<solid_notify_tests::Sqlite>().await;
+    ignored_error_changes_nothing::<test_support::Sqlite>().await;
 }
 
 #[cfg(mariadb)]
@@ -136,7 +136,7 @@ async fn ignored_error_is_detected_by_the_commit_on_postgres() {
     scene.ends_with(&[4]).await;
 }
 
-solid_notify_tests::on_mysql_family!(ignored_deadlock_is_detected_by_the_next_notice_and_commit: ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mariadb, ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mysql;);
+test_support::on_mysql_family!(ignored_deadlock_is_detected_by_the_next_notice_and_commit: ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mariadb, ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mysql;);
 
 #[cfg(any(mariadb, mysql))]
 async fn ignored_deadlock_is_detected_by_the_next_notice_and_commit<D: Database<Db = sqlx::MySql>>() {
@@ -270,7 +270,7 @@ async fn a_commit_that_a_constraint_refuses_sends_nothing<D: Database<Db: Sql>>(
 #[cfg(sqlite)]
 #[tokio::test]
 async fn a_commit_that_a_constraint_refuses_sends_nothing_on_sqlite() {
-    a_commit_that_a_constraint_refuses_sends_nothing::<solid_notify_tests::Sqlite>().await;
+    a_commit_that_a_constraint_refuses_sends_nothing::<test_support::Sqlite>().await;
 }
 
 #[cfg(postgres)]

@@ -21,8 +21,8 @@ use solid_notify::{
     AnyOutbox, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Receipt, Sweeper,
     add_notice,
 };
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_notice_exists_if_and_only_if_its_transaction_committed,
@@ -314,8 +314,8 @@ async fn one_connection_to_a_database_in_memory_is_enough() {
 #[cfg(sqlite)]
 #[tokio::test]
 async fn a_transaction_that_has_read_can_write_on_sqlite() {
-    use solid_notify_tests::Sqlite;
     use sqlx::Connection;
+    use test_support::Sqlite;
 
     let scene = Scene::<Sqlite>::new(1).await;
     let mut tx = scene.begin().await;

@@ -3,13 +3,13 @@
 
 use solid_notify::{NewNotice, NotifyDef, Outbox, add_notice, add_notices};
 #[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::TestDb;
-#[cfg(mariadb)]
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
+#[cfg(mariadb)]
+use test_support::MariaDb;
+#[cfg(postgres)]
+use test_support::Postgres;
+use test_support::TestDb;
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
@@ -67,7 +67,7 @@ async fn notices_of_a_search_path_belong_to_its_definitions_on_postgres() {
 #[cfg(mariadb)]
 #[tokio::test]
 async fn notices_after_a_use_belong_to_the_definition_of_their_name_on_mariadb() {
-    use solid_notify_tests::databases::Cleanup;
+    use test_support::databases::Cleanup;
 
     let (db, other) = (TestDb::<MariaDb>::with_real_clock().await, TestDb::<MariaDb>::with_real_clock().await);
     define(&db.outbox, &other.outbox).await;

@@ -6,8 +6,8 @@ use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
-use solid_notify_tests::{Database, TestDb};
+use test_support::sending::{Calls, add, eventually, reaches, record};
+use test_support::{Database, TestDb};
 use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -189,7 +189,7 @@ macro_rules! span_suite {
         })+
     };
 }
-solid_notify_tests::on_each_store!(span_suite);
+test_support::on_each_store!(span_suite);
 
 async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
     let exported = Exported::start();
@@ -221,7 +221,7 @@ macro_rules! plain_sql {
         $(#[cfg($module)]
         #[tokio::test]
         async fn $name() {
-            a_producer_in_plain_sql_gives_its_trace::<solid_notify_tests::$database>($statement).await;
+            a_producer_in_plain_sql_gives_its_trace::<test_support::$database>($statement).await;
         })+
     };
 }
