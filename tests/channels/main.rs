@@ -9,13 +9,8 @@ mod config_tables;
 mod configured;
 mod desk;
 mod limits;
-#[cfg(mail)]
-mod mail_outages;
+mod mail;
 mod mail_rows;
-#[cfg(mail)]
-mod mailbox;
-#[cfg(mail)]
-mod mails;
 mod receiver;
 mod recipients;
 mod send;

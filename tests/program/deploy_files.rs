@@ -36,48 +36,52 @@ fn is_accepted(output: &Output) -> bool {
     output.status.success() && !String::from_utf8_lossy(&output.stderr).contains(", ignoring")
 }
 
-#[test]
-fn systemd_accepts_the_unit_and_rates_it_as_confined() {
-    // A page of the manual is found where the program is installed.
-    let verify = || {
-        let mut command = systemd_analyze().unwrap();
-        command.args(["verify", "--man=no"]);
-        command
-    };
-    assert_checked(verify, UNIT, ["Type=exec", "Type=executed"]);
-    // From 0 (confined) to 100; a service without settings has 96.
-    let rate = || {
-        let mut command = systemd_analyze().unwrap();
-        command.args(["security", "--offline=true", "--threshold=15"]);
-        command
-    };
-    assert_checked(rate, UNIT, ["DynamicUser=yes", "User=root"]);
-}
+mod deploy {
+    use super::*;
 
-#[test]
-fn dockerfile_passes_its_linter() {
-    let lint = || checker("hadolint").unwrap();
-    assert_checked(lint, "Dockerfile", ["rust:1.95-bookworm", "rust:latest"]);
-}
+    #[test]
+    fn systemd_accepts_the_unit_and_rates_it_as_confined() {
+        // A page of the manual is found where the program is installed.
+        let verify = || {
+            let mut command = systemd_analyze().unwrap();
+            command.args(["verify", "--man=no"]);
+            command
+        };
+        assert_checked(verify, UNIT, ["Type=exec", "Type=executed"]);
+        // From 0 (confined) to 100; a service without settings has 96.
+        let rate = || {
+            let mut command = systemd_analyze().unwrap();
+            command.args(["security", "--offline=true", "--threshold=15"]);
+            command
+        };
+        assert_checked(rate, UNIT, ["DynamicUser=yes", "User=root"]);
+    }
 
-#[test]
-fn compose_file_fits_its_specification() {
-    let check = || {
-        let mut command = checker("check-jsonschema").unwrap();
-        command.args(["--builtin-schema", "vendor.compose-spec"]);
-        command
-    };
-    assert_checked(check, "compose.yaml", ["stop_grace_period", "stop_grace_periods"]);
-}
+    #[test]
+    fn dockerfile_passes_its_linter() {
+        let lint = || checker("hadolint").unwrap();
+        assert_checked(lint, "Dockerfile", ["rust:1.95-bookworm", "rust:latest"]);
+    }
 
-#[test]
-fn kubernetes_manifest_fits_the_schemas_of_its_kinds() {
-    let check = || {
-        let mut command = checker("kubernetes-validate").unwrap();
-        command.arg("--strict");
-        command
-    };
-    assert_checked(check, "kubernetes.yaml", ["livenessProbe", "livelinessProbe"]);
+    #[test]
+    fn compose_file_fits_its_specification() {
+        let check = || {
+            let mut command = checker("check-jsonschema").unwrap();
+            command.args(["--builtin-schema", "vendor.compose-spec"]);
+            command
+        };
+        assert_checked(check, "compose.yaml", ["stop_grace_period", "stop_grace_periods"]);
+    }
+
+    #[test]
+    fn kubernetes_manifest_fits_the_schemas_of_its_kinds() {
+        let check = || {
+            let mut command = checker("kubernetes-validate").unwrap();
+            command.arg("--strict");
+            command
+        };
+        assert_checked(check, "kubernetes.yaml", ["livenessProbe", "livelinessProbe"]);
+    }
 }
 
 #[test]

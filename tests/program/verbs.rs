@@ -7,13 +7,9 @@ use std::process::Stdio;
 use axum::http::StatusCode;
 use serde_json::Value;
 use sqlx::ConnectOptions;
-#[cfg(mariadb)]
 use test_support::MariaDb;
-#[cfg(mysql)]
 use test_support::MySql;
-#[cfg(postgres)]
 use test_support::Postgres;
-#[cfg(sqlite)]
 use test_support::Sqlite;
 use test_support::{Database, TestDb};
 use tokio::process::Command;
@@ -105,16 +101,19 @@ async fn main_verbs_work(url: &str) {
     assert!(code == 4 && errors.contains("there is no definition"), "{errors}");
 }
 
-/// A test has a schema of its own there, which the URL has to name.
-#[cfg(postgres)]
-#[tokio::test]
-async fn program_works_on_postgres() {
-    let db = TestDb::<Postgres>::with_real_clock().await;
-    let options = db.pool.connect_options();
-    let mut url = options.to_url_lossy();
-    url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
-    main_verbs_work(url.as_str()).await;
-    db.close().await;
+mod on_postgres {
+    use super::*;
+
+    /// A test has a schema of its own there, which the URL has to name.
+    #[tokio::test]
+    async fn program_works_on_postgres() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        let options = db.pool.connect_options();
+        let mut url = options.to_url_lossy();
+        url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
+        main_verbs_work(url.as_str()).await;
+        db.close().await;
+    }
 }
 
 async fn on<D: Database>() {
@@ -123,60 +122,71 @@ async fn on<D: Database>() {
     db.close().await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn program_works_on_mariadb() {
-    on::<MariaDb>().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn program_works_on_mariadb() {
+        on::<MariaDb>().await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn program_works_on_mysql() {
-    on::<MySql>().await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn program_works_on_mysql() {
+        on::<MySql>().await;
+    }
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn program_works_on_sqlite() {
-    on::<Sqlite>().await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn program_works_on_sqlite() {
+        on::<Sqlite>().await;
+    }
 }
 
-#[cfg(redis)]
-#[tokio::test]
-async fn program_works_on_redis() {
-    main_verbs_work(&test_support::databases::server_url("REDIS_URL")).await;
-}
+mod on_redis {
+    use super::*;
 
-#[cfg(redis)]
-#[tokio::test]
-async fn program_shows_and_revives_timed_tasks() {
-    use solid_notify_timed::{Redis, TaskLease, TaskOutcome, TimedTasks};
+    #[tokio::test]
+    async fn program_works_on_redis() {
+        main_verbs_work(&test_support::databases::server_url("REDIS_URL")).await;
+    }
 
-    let url = test_support::databases::server_url("REDIS_URL");
-    let tasks = TimedTasks::new(Redis::connect(&url).await.unwrap());
-    let kind = &format!("program_{:016x}", fastrand::u64(..));
-    let program = Program { url };
-    assert_eq!(program.json(0, &["task", "due", kind]).await["next_due"], Value::Null);
-    tasks.add_as(kind, "dead", std::time::Duration::ZERO, &7).await.unwrap();
-    let lease = TaskLease::of(std::time::Duration::from_secs(60));
-    let claimed = tasks.claim::<i64>(kind, 1, &lease).await.unwrap().tasks.remove(0);
-    tasks.settle(kind, &[claimed.outcome(TaskOutcome::Dead("it \u{1b}[2J failed".to_owned()))]).await.unwrap();
-    tasks.add_as(kind, "damaged", std::time::Duration::ZERO, "text").await.unwrap();
-    assert_eq!(tasks.due::<i64>(kind, 10).await.unwrap().damaged.len(), 1);
+    #[tokio::test]
+    async fn program_shows_and_revives_timed_tasks() {
+        use solid_notify_timed::{Redis, TaskLease, TaskOutcome, TimedTasks};
 
-    let counts = program.json(0, &["task", "due", kind]).await;
-    assert_eq!((&counts["dead"], &counts["aside"], &counts["waiting"]), (&1.into(), &1.into(), &0.into()));
-    let dead = program.json(0, &["task", "dead", kind]).await;
-    assert_eq!((&dead[0]["id"], &dead[0]["value"]), (&"dead".into(), &7.into()));
-    let (_, table, _) = program.run(&["task", "dead", kind]).await;
-    assert!(table.contains("dead") && !table.contains('\u{1b}'), "{table}");
-    assert_eq!(program.json(0, &["task", "quarantine", kind]).await[0]["id"], "damaged");
-    assert_eq!(program.json(3, &["task", "revive", kind, "dead", "other"]).await["revived"], 1);
-    assert_eq!(program.json(4, &["task", "revive", kind, "dead"]).await["revived"], 0);
-    assert_eq!(program.json(0, &["task", "due", kind]).await["due"], 1);
-    let (code, _, errors) = program.run(&["task", "due", "{bad}"]).await;
-    assert!(code == 5 && errors.contains("cannot be used"), "{errors}");
-    tasks.delete(kind, &["dead", "damaged"]).await.unwrap();
+        let url = test_support::databases::server_url("REDIS_URL");
+        let tasks = TimedTasks::new(Redis::connect(&url).await.unwrap());
+        let kind = &format!("program_{:016x}", fastrand::u64(..));
+        let program = Program { url };
+        assert_eq!(program.json(0, &["task", "due", kind]).await["next_due"], Value::Null);
+        tasks.add_as(kind, "dead", std::time::Duration::ZERO, &7).await.unwrap();
+        let lease = TaskLease::of(std::time::Duration::from_secs(60));
+        let claimed = tasks.claim::<i64>(kind, 1, &lease).await.unwrap().tasks.remove(0);
+        tasks.settle(kind, &[claimed.outcome(TaskOutcome::Dead("it \u{1b}[2J failed".to_owned()))]).await.unwrap();
+        tasks.add_as(kind, "damaged", std::time::Duration::ZERO, "text").await.unwrap();
+        assert_eq!(tasks.due::<i64>(kind, 10).await.unwrap().damaged.len(), 1);
+
+        let counts = program.json(0, &["task", "due", kind]).await;
+        assert_eq!((&counts["dead"], &counts["aside"], &counts["waiting"]), (&1.into(), &1.into(), &0.into()));
+        let dead = program.json(0, &["task", "dead", kind]).await;
+        assert_eq!((&dead[0]["id"], &dead[0]["value"]), (&"dead".into(), &7.into()));
+        let (_, table, _) = program.run(&["task", "dead", kind]).await;
+        assert!(table.contains("dead") && !table.contains('\u{1b}'), "{table}");
+        assert_eq!(program.json(0, &["task", "quarantine", kind]).await[0]["id"], "damaged");
+        assert_eq!(program.json(3, &["task", "revive", kind, "dead", "other"]).await["revived"], 1);
+        assert_eq!(program.json(4, &["task", "revive", kind, "dead"]).await["revived"], 0);
+        assert_eq!(program.json(0, &["task", "due", kind]).await["due"], 1);
+        let (code, _, errors) = program.run(&["task", "due", "{bad}"]).await;
+        assert!(code == 5 && errors.contains("cannot be used"), "{errors}");
+        tasks.delete(kind, &["dead", "damaged"]).await.unwrap();
+    }
 }
 
 #[tokio::test]

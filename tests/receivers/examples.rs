@@ -118,8 +118,7 @@ async fn receiver_in_rust_verifies_deduplicates_and_acks() {
 }
 
 /// The receivers that are programs of their own.
-#[cfg(receivers)]
-mod programs {
+mod receivers {
     use std::process::Stdio;
 
     use tokio::io::{AsyncBufReadExt, BufReader, Lines};

@@ -185,8 +185,7 @@ async fn service_in_java_books_an_order_with_its_notice<D: Served>() {
     books_an_order_with_its_notice(shop::<D>().await, 1, book).await;
 }
 
-#[cfg(postgres)]
-mod by_psql {
+mod on_postgres {
     use test_servers::clients::PSQL;
 
     use super::*;

@@ -253,7 +253,7 @@ fn every_statement_is_as_its_snapshot_shows() {
         let differs = read(file).lines().zip(rendered.lines()).position(|(kept, now)| kept != now);
         assert!(
             read(file) == rendered,
-            "{file} is not what the store runs, from line {} on: run WRITE_DOCUMENTS=1 cargo test -p solid-notify-tests --test rules -- documents::, and \
+            "{file} is not what the store runs, from line {} on: run WRITE_DOCUMENTS=1 cargo test -p solid-notify-tests-rules -- documents::, and \
              review the difference",
             differs.map_or_else(|| read(file).lines().count(), |at| at + 1)
         );

@@ -102,7 +102,6 @@ async fn the_query_of_the_book_has_the_latest_dead_letter_first<D: Database>() {
 }
 
 /// Runs the region twice, and asserts that the key was marked once.
-#[cfg(any(postgres, sqlite))]
 async fn a_key_is_marked_once<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.shell().run(region("inbox").repeat(2)).well();
@@ -123,39 +122,50 @@ async fn adds<D: Database>(name: &str, definitions: &[&str]) {
 }
 
 /// Runs the region, and asserts that it shows the result for an unknown id.
-#[cfg(any(mariadb, mysql))]
 async fn acks_by_a_procedure<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     assert_eq!(db.shell().run(region("ack_on_mysql")).well(), "unknown");
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn postgres_marks_a_key_once_and_adds_by_a_function() {
-    use test_support::Postgres;
-    a_key_is_marked_once::<Postgres>().await;
-    adds::<Postgres>("add_on_postgres", &["remind"]).await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres_marks_a_key_once_and_adds_by_a_function() {
+        use test_support::Postgres;
+        a_key_is_marked_once::<Postgres>().await;
+        adds::<Postgres>("add_on_postgres", &["remind"]).await;
+    }
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
-    use test_support::Sqlite;
-    a_key_is_marked_once::<Sqlite>().await;
-    adds::<Sqlite>("add_on_sqlite", &["remind"]).await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
+        use test_support::Sqlite;
+        a_key_is_marked_once::<Sqlite>().await;
+        adds::<Sqlite>("add_on_sqlite", &["remind"]).await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn mariadb_adds_and_acks_by_procedures() {
-    adds::<test_support::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
-    acks_by_a_procedure::<test_support::MariaDb>().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn mariadb_adds_and_acks_by_procedures() {
+        adds::<test_support::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
+        acks_by_a_procedure::<test_support::MariaDb>().await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn mysql_adds_and_acks_by_procedures() {
-    adds::<test_support::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
-    acks_by_a_procedure::<test_support::MySql>().await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn mysql_adds_and_acks_by_procedures() {
+        adds::<test_support::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
+        acks_by_a_procedure::<test_support::MySql>().await;
+    }
 }

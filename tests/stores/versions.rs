@@ -14,7 +14,6 @@ on_each_database!(
     an_edit_by_sql_is_kept_once_by_two_sweepers,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_row_that_is_locked_delays_no_sweeper;
 
@@ -124,7 +123,6 @@ async fn an_edit_by_sql_is_kept_once_by_two_sweepers<D: Database>() {
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_row_that_is_locked_delays_no_sweeper<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: sqlx::Executor<'c, Database = D::Db>,

@@ -26,7 +26,6 @@ on_each_database!(
     an_edited_dead_letter_is_sent_again_by_the_sweepers,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_purge_that_waits_leaves_what_has_failed_again;
 
@@ -275,7 +274,6 @@ async fn an_edited_dead_letter_is_sent_again_by_the_sweepers<D: Database>() {
 }
 
 /// A purge selects first and then deletes. It must not delete a notice that was revived in between.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_purge_that_waits_leaves_what_has_failed_again<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: sqlx::Executor<'c, Database = D::Db>,

@@ -32,7 +32,6 @@ macro_rules! on_each_store {
         on_each_store! { @on mysql, MySql, $($case)+ }
     };
     (@on $module:ident, $database:ident, $($case:ident)+) => {
-        #[cfg($module)]
         mod $module {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {

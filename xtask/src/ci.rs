@@ -138,7 +138,7 @@ fn soak(selection: &Selection) -> Result<StepResult> {
     let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
     let mut faults =
         cargo(&["test", "--package", "solid-notify-tests-processes", "--test", "processes", "--", "faults::"]);
-    faults.env("NOTIFY_TEST_DATABASES", selection.names()).env("NOTIFY_SOAK", time);
+    faults.env("NOTIFY_SOAK", time);
     provided.describe_to(&mut faults);
     step(&mut faults)
 }

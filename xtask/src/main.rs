@@ -12,6 +12,7 @@ mod list;
 mod mutant_result;
 mod mutants;
 mod mutate;
+mod selected;
 mod serve;
 mod table;
 mod test;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
+use crate::selected::{check, with_deselected_skipped};
 use test_servers::provide::{Provided, provide};
 use test_servers::run::{CommandResult, cargo, run, target_dir, workspace_root};
 use test_servers::selection::{Database, Selection};
@@ -18,13 +19,14 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
 
 /// As [`test`], for a caller that goes on afterwards.
 pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<CommandResult> {
-    let arguments = with_deselected_filtered(selection, arguments);
-    let (provided, built) = provide_while(selection, || run(&mut build_of(selection, &arguments), None))?;
+    let arguments = with_deselected_skipped(selection, arguments);
+    let (provided, built) = provide_while(selection, || build(&arguments))?;
     if !built.succeeded() {
         return Ok(built);
     }
+    check(selection, tests(), &arguments)?;
     // One run reports all failures.
-    let mut tests = tests(selection);
+    let mut tests = tests();
     tests.arg("--no-fail-fast").args(arguments);
     provided.describe_to(&mut tests);
     if std::env::var_os(THREADS).is_none() {
@@ -54,17 +56,15 @@ fn provide_while(
 }
 
 /// A command that tests all packages but the examples.
-fn tests(selection: &Selection) -> Command {
-    let mut tests = cargo(&["test", "--workspace", "--exclude", EXAMPLES_PACKAGE, "--all-features"]);
-    tests.env("NOTIFY_TEST_DATABASES", selection.names());
-    tests
+fn tests() -> Command {
+    cargo(&["test", "--workspace", "--exclude", EXAMPLES_PACKAGE, "--all-features"])
 }
 
-/// A command that builds the test programs of [`tests`] and runs none of them.
-fn build_of(selection: &Selection, arguments: &[String]) -> Command {
-    let mut build = tests(selection);
+/// Builds the test programs of [`tests`] and runs none of them.
+fn build(arguments: &[String]) -> Result<CommandResult> {
+    let mut build = tests();
     build.arg("--no-run").args(arguments.iter().take_while(|argument| *argument != "--"));
-    build
+    run(&mut build, None)
 }
 
 /// Checks that the examples compile with the features that a newcomer's `cargo run --example` has, and runs them with all features, as
@@ -157,39 +157,3 @@ const REDIS_EXAMPLES: [&str; 3] = ["timed_once", "timed_runner", "repush"];
 
 /// Examples that need the feature of their name. `rabbitmq` needs a RabbitMQ at `AMQP_URL`.
 const WITH_FEATURES: [&str; 2] = ["rabbitmq", "webhook"];
-
-/// Filters out the tests that start a private server of a database that is not selected, whose
-/// programs may be missing. The test program counts them as filtered, not as passed.
-fn with_deselected_filtered(selection: &Selection, arguments: &[String]) -> Vec<String> {
-    let mut arguments = arguments.to_vec();
-    let deselected = |database| !selection.chosen.contains(&database);
-    for database in Database::ALL.into_iter().filter(|database| *database != Database::Sqlite && deselected(*database))
-    {
-        if !arguments.iter().any(|argument| argument == "--") {
-            arguments.push("--".to_owned());
-        }
-        arguments.extend(["--skip".to_owned(), format!("private_{database}")]);
-    }
-    arguments
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filtered(left_out: &[Database], arguments: &[&str]) -> String {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let chosen: Vec<_> = Database::ALL.into_iter().filter(|database| !left_out.contains(database)).collect();
-        with_deselected_filtered(&Selection::new(&chosen), &arguments).join(" ")
-    }
-
-    #[test]
-    fn a_deselected_database_starts_no_private_server_in_a_test() {
-        assert_eq!(filtered(&[Database::Sqlite], &["--test", "stores"]), "--test stores");
-        assert_eq!(filtered(&[Database::Mariadb], &["--test", "stores"]), "--test stores -- --skip private_mariadb");
-        assert_eq!(
-            filtered(&[Database::Postgres, Database::RedisCluster], &["--", "--nocapture"]),
-            "-- --nocapture --skip private_postgres --skip private_redis_cluster"
-        );
-    }
-}

@@ -1,18 +1,9 @@
 //! The channels to brokers, with real servers: what a message contains, what a failure is, and that no notice is lost while a server
-//! restarts or hangs. The names of tests that start a server contain `private_` and its name.
+//! restarts or hangs.
 
-#[cfg(rabbitmq)]
-mod amqp;
-#[cfg(rabbitmq)]
-mod amqp_outages;
-#[cfg(rabbitmq)]
-mod amqp_replies;
-#[cfg(nats)]
 mod nats;
-#[cfg(rabbitmq)]
-mod rabbit;
-#[cfg(redis)]
-mod redis_streams;
+mod on_redis;
+mod rabbitmq;
 
 use std::io::Write;
 use std::time::Duration;

@@ -28,7 +28,6 @@ on_each_database!(
     processes_killed_before_their_alerts_lose_and_repeat_none,
 );
 
-#[cfg(any(postgres, mariadb))]
 mod frozen;
 
 const SIGABRT: i32 = 6;
@@ -246,7 +245,6 @@ impl Child {
     }
 
     /// Sends it a signal.
-    #[cfg(any(postgres, mariadb))]
     fn signal(&self, name: &str) {
         let pid = self.0.lock().unwrap().id().expect("a process that runs").to_string();
         assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

@@ -29,23 +29,26 @@ async fn broken_store_is_503_and_a_repeated_ack_counts<D: Database>() {
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn blocked_store_is_503_within_the_limit() {
-    let db = TestDb::<test_support::Postgres>::with_hand_clock().await;
-    let (_, token) = delivered(&db, 1).await.remove(0);
-    let routes = AckRouter::new(&db.outbox).time_limit(Duration::from_millis(200)).into_router();
-    let server = Server::with(routes).await;
-    let mut conn = db.pool.acquire().await.unwrap();
-    let mut tx = conn.begin().await.unwrap();
-    tx.execute("LOCK TABLE notify_msg IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    assert_eq!(server.post("ack", &token).await, (503, "unavailable".to_owned()));
-    tx.rollback().await.unwrap();
-    drop(conn);
-    // With the usual limit, because a busy machine may need longer than the short one.
-    let server = Server::of(&db.outbox).await;
-    assert_eq!(server.post("ack", &token).await, (200, "applied".to_owned()));
-    db.close().await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn blocked_store_is_503_within_the_limit() {
+        let db = TestDb::<test_support::Postgres>::with_hand_clock().await;
+        let (_, token) = delivered(&db, 1).await.remove(0);
+        let routes = AckRouter::new(&db.outbox).time_limit(Duration::from_millis(200)).into_router();
+        let server = Server::with(routes).await;
+        let mut conn = db.pool.acquire().await.unwrap();
+        let mut tx = conn.begin().await.unwrap();
+        tx.execute("LOCK TABLE notify_msg IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        assert_eq!(server.post("ack", &token).await, (503, "unavailable".to_owned()));
+        tx.rollback().await.unwrap();
+        drop(conn);
+        // With the usual limit, because a busy machine may need longer than the short one.
+        let server = Server::of(&db.outbox).await;
+        assert_eq!(server.post("ack", &token).await, (200, "applied".to_owned()));
+        db.close().await;
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Another session holds a lock, and all other work goes on: a row locked by an open transaction, a slow or refused
 //! statement of one definition, a burst of acks, a frozen process.
-#![cfg(any(postgres, mariadb))]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};

@@ -1,6 +1,5 @@
 //! Migrating an existing schema: which rights it needs, which schema it finds, and how long it waits for locks. The tables that
 //! migrations make are tested in `tables.rs`.
-#![cfg(any(postgres, mariadb))]
 
 use std::time::Duration;
 
@@ -17,7 +16,6 @@ fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Store(store) if store.kind == FaultKind::Conflict) && text.contains("try again")
 }
 
-#[cfg(postgres)]
 mod on_postgres {
     use std::str::FromStr;
 
@@ -138,7 +136,6 @@ mod on_postgres {
     }
 }
 
-#[cfg(mariadb)]
 mod on_mariadb {
     use sqlx::mysql::MySqlPoolOptions;
     use test_support::MariaDb;

@@ -108,7 +108,6 @@ async fn a_long_series_goes_with_its_definition_in_parts<R: RedisServer>() {
 
 /// Returns how many scripts run at the same time once `work` has begun, and what it returns. On one thread nothing happens between the begin
 /// of the scripts and the look at how many there are. `first`: so many scripts run before, one after the other.
-#[cfg(redis)]
 async fn at_the_same_time<T>(calls: &AtomicUsize, first: usize, work: impl Future<Output = T>) -> (T, usize) {
     let before = calls.load(Ordering::SeqCst) + first;
     let begun = async {
@@ -120,22 +119,25 @@ async fn at_the_same_time<T>(calls: &AtomicUsize, first: usize, work: impl Futur
     tokio::join!(work, begun)
 }
 
-#[cfg(redis)]
-#[tokio::test]
-async fn redis_writes_and_reads_some_definitions_at_a_time() {
-    let own = OwnPrefix::of::<test_support::redis::SingleRedis>();
-    let (outbox, calls) = counted(&own).await;
-    let mut rows = Vec::new();
-    for n in 0..40 {
-        rows.push(row(define(&outbox, &format!("sync {n}")).await, minute_of(own.clock.now())));
+mod on_redis {
+    use super::*;
+
+    #[tokio::test]
+    async fn redis_writes_and_reads_some_definitions_at_a_time() {
+        let own = OwnPrefix::of::<test_support::redis::SingleRedis>();
+        let (outbox, calls) = counted(&own).await;
+        let mut rows = Vec::new();
+        for n in 0..40 {
+            rows.push(row(define(&outbox, &format!("sync {n}")).await, minute_of(own.clock.now())));
+        }
+        let ((), begun) = at_the_same_time(&calls, 0, write(&outbox, "a", &rows)).await;
+        assert_eq!(begun, 16);
+        let (alice, from) = (outbox.operator("alice"), own.clock.now());
+        let read = alice.series(None, from, from + MINUTE, MINUTE);
+        // The first call asks for the definitions.
+        let (points, begun) = at_the_same_time(&calls, 1, read).await;
+        let counted: u64 = points.unwrap().iter().map(|point| point.counts.succeeded).sum();
+        assert_eq!((counted, begun), (40, 16));
+        own.close();
     }
-    let ((), begun) = at_the_same_time(&calls, 0, write(&outbox, "a", &rows)).await;
-    assert_eq!(begun, 16);
-    let (alice, from) = (outbox.operator("alice"), own.clock.now());
-    let read = alice.series(None, from, from + MINUTE, MINUTE);
-    // The first call asks for the definitions.
-    let (points, begun) = at_the_same_time(&calls, 1, read).await;
-    let counted: u64 = points.unwrap().iter().map(|point| point.counts.succeeded).sum();
-    assert_eq!((counted, begun), (40, 16));
-    own.close();
 }

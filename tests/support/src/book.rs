@@ -1,6 +1,6 @@
 //! The SQL of the book: the regions of `tests/stores/book.sql`, and the definitions that they insert.
 
-use solid_notify::NotifyDef;
+use solid_notify_core::NotifyDef;
 
 use crate::{Database, TestDb};
 

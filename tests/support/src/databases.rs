@@ -4,9 +4,10 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 use chrono::Utc;
-use solid_notify::ack::Reply;
-use solid_notify::sql::{Dialect, OutboxBuilder};
-use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Outbox, Receipt, add_notices};
+use solid_notify_core::ack::Reply;
+use solid_notify_core::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
+use solid_notify_sql::Outbox;
+use solid_notify_sql::{Dialect, OutboxBuilder};
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -71,10 +72,13 @@ impl Cleanup {
     }
 }
 
-/// The address of a server that this run has selected.
+/// The address of a server.
+///
+/// # Panics
+/// Panics when the variable is not set.
 pub fn server_url(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
-        panic!("{variable} is not set: run `cargo xtask test`, or leave this database out with NOTIFY_TEST_DATABASES")
+        panic!("{variable} is not set: set it to the URL of a running server, or run `cargo xtask test`, which provides servers")
     })
 }
 

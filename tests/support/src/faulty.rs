@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use solid_notify::error::StoreError;
-use solid_notify::{AnyOutbox, Notice, NotifyDef, OutboxExt, SweeperBuilder};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::FaultKind;
+use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
     Node, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores, Tick,
 };
+use solid_notify_core::{AnyOutbox, NotifyDef};
+use solid_notify_sweeper::{Notice, OutboxExt, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
 

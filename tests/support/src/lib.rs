@@ -1,7 +1,8 @@
 //! The shared parts of the tests: a fresh, empty database of each kind, with its outbox.
 //!
-//! Which databases are tested is decided at build time (`build.rs`); a selected one that cannot be reached fails its
-//! tests. Servers come from `POSTGRES_URL`, `MARIADB_URL` and `MYSQL_URL`, which `cargo xtask test` provides.
+//! The path of a test names each server or program that it needs: a component is its name, or ends with `_` and its name
+//! (`keys::postgres::case`, `on_mysql::case`). `cargo xtask test --only` filters by these components and removes the URLs of deselected
+//! servers. So a test without its component fails there, as does each test whose server cannot be reached.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod book;
@@ -33,7 +34,7 @@ pub fn hand_clock() -> HandClock {
     HandClock::new(now.trunc_subsecs(0) - past + hour + hour / 2)
 }
 
-/// Makes a test of each case on each selected database: the case is an `async fn case<D: Database>()`.
+/// Makes a test of each case on each database: the case is an `async fn case<D: Database>()`.
 #[macro_export]
 macro_rules! on_each_database {
     ($($case:ident),+ $(,)?) => {
@@ -43,7 +44,6 @@ macro_rules! on_each_database {
         $crate::on_each_database! { @on mysql, MySql, $($case)+ }
     };
     (@on $module:ident, $database:ident, $($case:ident)+) => {
-        #[cfg($module)]
         mod $module {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
@@ -53,7 +53,7 @@ macro_rules! on_each_database {
     };
 }
 
-/// Makes a test of each case on each selected database with row locks that a test holds by statements of its own.
+/// Makes a test of each case on each database with row locks that a test holds by statements of its own.
 #[macro_export]
 macro_rules! on_each_server {
     ($($case:ident),+ $(,)?) => {
@@ -63,22 +63,18 @@ macro_rules! on_each_server {
     };
 }
 
-/// Makes two tests of each case, by these names, on MariaDB and on MySQL, for features of this family alone.
+/// Makes a test of each case on MariaDB and on MySQL, for features of this family alone. They are in a module, so that a file can also have
+/// cases of each database.
 #[macro_export]
 macro_rules! on_mysql_family {
-    ($($case:ident: $on_mariadb:ident, $on_mysql:ident;)+) => {$(
-        #[cfg(mariadb)]
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $on_mariadb() {
-            $case::<$crate::MariaDb>().await;
-        }
+    ($($case:ident),+ $(,)?) => {
+        mod mysql_family {
+            use super::*;
 
-        #[cfg(mysql)]
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $on_mysql() {
-            $case::<$crate::MySql>().await;
+            $crate::on_each_database! { @on mariadb, MariaDb, $($case)+ }
+            $crate::on_each_database! { @on mysql, MySql, $($case)+ }
         }
-    )+};
+    };
 }
 
 /// Statements that give a private MySQL server an account, and a procedure `end_sessions`, which ends and counts its sessions:
@@ -116,7 +112,7 @@ DELIMITER ;
     };
 }
 
-/// Makes a test of each case on each selected Redis, one server and a cluster: the case is an `async fn case<R: RedisServer>()`.
+/// Makes a test of each case on each Redis, one server and a cluster: the case is an `async fn case<R: RedisServer>()`.
 #[macro_export]
 macro_rules! on_each_redis {
     ($($case:ident),+ $(,)?) => {
@@ -143,7 +139,6 @@ macro_rules! on_each_store {
         $crate::on_each_store! { @redis redis_cluster, RedisCluster, $tests }
     };
     (@redis $module:ident, $server:ident, $tests:ident) => {
-        #[cfg($module)]
         mod $module {
             async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
                 let backend = $crate::redis::RedisBackend::new::<$crate::$server>().await;
@@ -154,7 +149,6 @@ macro_rules! on_each_store {
         }
     };
     (@on $module:ident, $database:ident, $tests:ident) => {
-        #[cfg($module)]
         mod $module {
             async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
                 let db = $crate::TestDb::<$crate::$database>::with_hand_clock().await;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Notice, NotifyDef, OutboxExt, Status, Sweeper, add_notice};
+use solid_notify_core::{NotifyDef, Status, add_notice};
 use solid_notify_redis::{Redis, RedisOutbox};
+use solid_notify_sweeper::{Notice, OutboxExt, Sweeper};
 use solid_notify_timed::{ClaimedTask, TaskLease, TaskOutcome, TimedTasks};
 use tokio::task::JoinHandle;
 
@@ -79,7 +80,7 @@ impl Load {
             let arrived = shared.arrived.clone();
             sweeper = sweeper.handler(definition(source), move |notice: Notice<i64>| {
                 arrived.note(*notice.param());
-                async { solid_notify::HandlerResult::Ok(()) }
+                async { solid_notify_sweeper::HandlerResult::Ok(()) }
             });
         }
         let sweeper = sweeper.start().await.unwrap();

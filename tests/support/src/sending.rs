@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
-use solid_notify::definition::Updated;
-use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status};
+use solid_notify_core::outbox::Updated;
 use solid_notify_core::store::{Edit, Edited};
+use solid_notify_core::{NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify_sweeper::{Failure, Notice};
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
 

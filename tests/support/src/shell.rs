@@ -64,9 +64,9 @@ impl Shell {
     }
 
     fn of(client: &Client) -> Self {
-        let program = client.find().unwrap_or_else(|missing| {
-            panic!("{missing}; or run `cargo xtask test`, or leave this database out with NOTIFY_TEST_DATABASES")
-        });
+        let program = client
+            .find()
+            .unwrap_or_else(|missing| panic!("{missing}; or run `cargo xtask test`, which installs it where it can"));
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::Node;
 use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, add, eventually, reaches};
@@ -144,7 +143,6 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
 }
 
 /// Not with SQLite, because no other transaction could write meanwhile.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -160,7 +158,6 @@ async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::times_count_from_the_insert_and_not_from_the_begin_of_its_transaction;
 

@@ -209,8 +209,7 @@ async fn only_committed_notices_are_counted<D: Database>() {
 
 macro_rules! on_one_thread {
     ($($module:ident $database:ident;)+) => {
-        $(#[cfg($module)]
-        mod $module {
+        $(mod $module {
             #[tokio::test]
             async fn only_committed_notices_are_counted() {
                 super::only_committed_notices_are_counted::<test_support::$database>().await;

@@ -152,7 +152,6 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
 }
 
 /// Where there is no row, MySQL locks the place where one may come.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();

@@ -1,4 +1,8 @@
-//! The mail server of the run, and what it has delivered: a file for each mail and recipient.
+//! The channel `mail` through a real server. This file has the mail server of the run, and what it has delivered: a file for each mail and
+//! recipient.
+
+mod mails;
+mod outages;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

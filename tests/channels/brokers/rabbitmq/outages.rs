@@ -14,8 +14,8 @@ use test_support::proxy::{Proxy, Weather};
 use test_support::sending::eventually;
 use tokio::task::spawn_blocking;
 
-use super::rabbit::{Rabbit, message_id};
-use super::{Sending, signal};
+use super::{Rabbit, message_id};
+use crate::brokers::{Sending, signal};
 
 async fn private() -> Server {
     spawn_blocking(rabbitmq::start).await.unwrap().unwrap()

@@ -8,9 +8,9 @@ use solid_notify::{NotifyDef, Status};
 use tempfile::TempDir;
 use test_support::sending::eventually;
 
+use super::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
 use crate::configured::{Configured, SecretFile, response};
 use crate::desk::{Desk, alert, error, known_types};
-use crate::mailbox::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
 use crate::receiver::Receiver;
 
 /// A desk that mails alone.

@@ -10,7 +10,7 @@ use solid_notify::channels::{Mail, Mailer};
 use test_servers::servers::{Ending, Server, exim};
 use tokio::task::spawn_blocking;
 
-use super::brokers::{Sending, signal};
+use crate::brokers::{Sending, signal};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_exim_that_restarts_and_hangs_loses_no_mail() {

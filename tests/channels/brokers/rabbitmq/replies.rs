@@ -15,8 +15,8 @@ use test_support::databases::server_url;
 use test_support::log::Log;
 use test_support::sending::eventually;
 
-use super::Sending;
-use super::rabbit::Rabbit;
+use super::Rabbit;
+use crate::brokers::Sending;
 
 #[tokio::test]
 async fn reply_of_the_consumer_acks_or_nacks_the_notice() {

@@ -7,8 +7,8 @@ use solid_notify::channels::Amqp;
 use test_support::databases::server_url;
 use test_support::log::Log;
 
-use super::Sending;
-use super::rabbit::{Rabbit, message_id};
+use super::{Rabbit, message_id};
+use crate::brokers::Sending;
 
 async fn start() -> (Sending, Rabbit) {
     let url = server_url("AMQP_URL");

@@ -1,4 +1,8 @@
-//! RabbitMQ as a test sees it: its queues and their messages.
+//! The channel `amqp` to RabbitMQ. This file has RabbitMQ as a test sees it: its queues and their messages.
+
+mod messages;
+mod outages;
+mod replies;
 
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicGetOptions, BasicPublishOptions, QueueDeclareOptions};
