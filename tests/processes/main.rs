@@ -4,4 +4,3 @@
 mod faults;
 mod killed;
 mod restarts;
-mod serve;

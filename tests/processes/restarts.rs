@@ -1,7 +1,6 @@
 //! Database servers that restart, crash, or end the sessions of the sweepers, under load.
 //!
-//! Each test has a private server of its own. The names contain `private_postgres`, `private_mariadb` and `private_mysql`, so that
-//! a run without one of them can leave its tests out.
+//! Each test has a private server of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,39 +12,51 @@ use solid_notify::sql::Dialect;
 use solid_notify::{
     Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
 };
-use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;
 use test_servers::servers::{Ending, Server, mariadb, mysql, postgres};
+use test_support::sending::{Calls, eventually};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_postgres_restarted_under_load_loses_nothing() {
-    nothing_is_lost::<Postgres>(Trouble::Restarts).await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_postgres_restarted_under_load_loses_nothing() {
+        nothing_is_lost::<Postgres>(Trouble::Restarts).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_postgres_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
+        nothing_is_lost::<Postgres>(Trouble::EndedSessions).await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_mariadb_restarted_under_load_loses_nothing() {
-    nothing_is_lost::<MariaDb>(Trouble::Restarts).await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_mariadb_restarted_under_load_loses_nothing() {
+        nothing_is_lost::<MariaDb>(Trouble::Restarts).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_mariadb_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
+        nothing_is_lost::<MariaDb>(Trouble::EndedSessions).await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_mysql_restarted_under_load_loses_nothing() {
-    nothing_is_lost::<MySql>(Trouble::Restarts).await;
-}
+mod on_mysql {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_postgres_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
-    nothing_is_lost::<Postgres>(Trouble::EndedSessions).await;
-}
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_mysql_restarted_under_load_loses_nothing() {
+        nothing_is_lost::<MySql>(Trouble::Restarts).await;
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_mariadb_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
-    nothing_is_lost::<MariaDb>(Trouble::EndedSessions).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_mysql_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
-    nothing_is_lost::<MySql>(Trouble::EndedSessions).await;
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn private_mysql_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
+        nothing_is_lost::<MySql>(Trouble::EndedSessions).await;
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -324,7 +335,7 @@ struct MySql;
 
 impl Private for MySql {
     type Db = sqlx::MySql;
-    const PREPARE: &str = solid_notify_tests::prepare_mysql!("sweeper");
+    const PREPARE: &str = test_support::prepare_mysql!("sweeper");
     const END_SESSIONS: &str = "CALL end_sessions('sweeper')";
     const SENDING_FOR_LONG: &str = MariaDb::SENDING_FOR_LONG;
 

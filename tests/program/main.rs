@@ -1,5 +1,6 @@
-//! `notify-program`: the program `solid-notify`, for the tests in `stores/program.rs`, which cannot name the binary of another package.
+//! The program `solid-notify` on each store, its `serve` while a server restarts, and the files that run it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-fn main() -> std::process::ExitCode {
-    solid_notify_cli::main()
-}
+mod deploy_files;
+mod serve;
+mod verbs;

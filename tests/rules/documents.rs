@@ -1,11 +1,10 @@
 //! The documents: each relative link leads somewhere, in the book to a file of the book, the table of names has the public API, and
-//! `docs/sql` has every statement as each database gets it. The module `snippets` compares the code in documents with its source, the
-//! module `config_tables` the tables of channels with their types.
+//! `docs/sql` has every statement as each database gets it. The module `snippets` compares the code in documents with its source.
+//! `tests/channels/config_tables.rs` compares the tables of channels with their types.
 //!
 //! With `WRITE_DOCUMENTS=1` in the environment, snippets and statements are written instead of compared.
 //! `tests/rules/tidy.rs` checks what tables of the documents list.
 
-mod config_tables;
 mod snippets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +16,7 @@ use solid_notify_sql::statement_texts;
 use sqlformat::{FormatOptions, QueryParams};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 fn read(file: &str) -> String {
@@ -254,7 +253,7 @@ fn every_statement_is_as_its_snapshot_shows() {
         let differs = read(file).lines().zip(rendered.lines()).position(|(kept, now)| kept != now);
         assert!(
             read(file) == rendered,
-            "{file} is not what the store runs, from line {} on: run WRITE_DOCUMENTS=1 cargo test -p solid-notify-tests --test rules -- documents::, and \
+            "{file} is not what the store runs, from line {} on: run WRITE_DOCUMENTS=1 cargo test -p solid-notify-tests-rules -- documents::, and \
              review the difference",
             differs.map_or_else(|| read(file).lines().count(), |at| at + 1)
         );

@@ -11,7 +11,7 @@ use solid_notify::operate::{AuditFilter, DefinitionCounts, NoticeCounts, SeriesC
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Response, Status};
 use solid_notify_core::store::SeriesRow;
-use solid_notify_tests::sending::eventually;
+use test_support::sending::eventually;
 
 const CHAPTER: &str = "docs/src/json.md";
 
@@ -129,7 +129,7 @@ async fn story() -> Blocks {
 
 #[tokio::test]
 async fn the_chapter_on_json_shows_what_the_types_become() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(CHAPTER);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join(CHAPTER);
     let text = std::fs::read_to_string(&path).unwrap();
     let mut blocks = story().await.0;
     let mut written = String::new();

@@ -1,8 +1,6 @@
 //! Rules of the code and of the documents, which need no database.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(deploy)]
-mod deploy;
 mod documents;
 mod imports;
 mod json;

@@ -1,6 +1,6 @@
 //! Rules that reviews forget: file sizes, headers, names, words, where SQL may be, dependencies of crates, the list of mutants.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use solid_notify::alert::{Alert, AlertKind, AlertReason};
 const LONGEST_FILE: usize = 400;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Every Rust file of the project, with its text.
@@ -267,19 +267,31 @@ fn the_architecture_page_lists_every_crate_and_its_sql_files() {
 #[test]
 fn the_page_on_tests_lists_every_program_and_its_modules() {
     let page = fs::read_to_string(root().join("tests/README.md")).unwrap();
-    let manifest = fs::read_to_string(root().join("tests/Cargo.toml")).unwrap();
-    let folders = manifest.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix("main.rs\""));
-    let mut missing = Vec::new();
-    for folder in folders {
-        let text = fs::read_to_string(root().join("tests").join(folder).join("main.rs")).unwrap();
-        // The modules of schedules, of `notify-child` and of `notify-node` are the parts of one test or program.
-        let is_whole = ["schedules/", "child/", "node/"].contains(&folder);
-        let modules =
-            text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).filter(|_| !is_whole);
-        let named = |module: &str| page.contains(&format!("{module}.rs")) || page.contains(&format!("{module}/"));
-        missing.extend(modules.filter(|module| !named(module)).map(|module| format!("{folder}{module}")));
-        missing.extend((!page.contains(folder)).then(|| folder.to_owned()));
+    let mut manifests = Vec::new();
+    collect(&root().join("tests"), &["toml"], &mut manifests);
+    let (mut missing, mut programs) = (Vec::new(), 0);
+    for (manifest, text) in manifests {
+        let package = manifest.trim_start_matches("tests/").trim_end_matches("Cargo.toml");
+        for program in text.split("[[test]]").skip(1) {
+            let value = |key: &str| {
+                program
+                    .lines()
+                    .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'))
+                    .unwrap()
+            };
+            let (name, file) = (value("name"), format!("{package}{}", value("path")));
+            let text = fs::read_to_string(root().join("tests").join(&file)).unwrap();
+            // The modules of schedules are the parts of one test, and those of sending are the topics.
+            let modules = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+            let modules = modules.filter(|_| !["schedules", "sending"].contains(&name));
+            let named = |module: &str| page.contains(&format!("{module}.rs")) || page.contains(&format!("{module}/"));
+            missing.extend(modules.filter(|module| !named(module)).map(|module| format!("{file}: {module}")));
+            let place = file.trim_end_matches("main.rs");
+            missing.extend((!page.contains(place) || !page.contains(&format!("`{name}`"))).then(|| file.clone()));
+            programs += 1;
+        }
     }
+    assert!(programs >= 12, "only {programs} programs found");
     complain("not in tests/README.md", missing);
 }
 

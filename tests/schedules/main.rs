@@ -2,7 +2,7 @@
 //! each the promises G1 to G8 are checked from what producers committed, what handlers saw and what the store carried out.
 //!
 //! Everything random comes from the seed and everything runs in one thread, so a seed is a schedule:
-//! `SCHEDULE=17 cargo test -p solid-notify-tests --test schedules` replays number 17 and prints it; `SCHEDULES=100000` runs more of
+//! `SCHEDULE=17 cargo test -p solid-notify-tests-schedules --test schedules` replays number 17 and prints it; `SCHEDULES=100000` runs more of
 //! them. The store is that of the test kit; the conformance suite checks that the other stores behave the same. `simulation.rs`
 //! compares simulations of one definition with sweepers on virtual time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

@@ -10,7 +10,7 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{Alert, ErrorClass, Failure, HandClock, Notice, NotifyDef, OutboxExt, add_notice};
 use solid_notify_simulate::{Report, Scenario, simulate};
-use solid_notify_tests::sending::Calls;
+use test_support::sending::Calls;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long a notice is followed, and its alerts.

@@ -7,7 +7,7 @@ use solid_notify::{NewNotice, NotifyDef, Status, ack_notice};
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome, succeed};
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     blocked_notices_leave_the_due_part_of_their_slice,

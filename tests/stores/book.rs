@@ -1,38 +1,20 @@
-//! The SQL of the book, typed into the client programs of the databases as it stands there: `book.sql` has the statements.
+//! The SQL of the book, typed into the client programs of the databases as it stands there: `book.sql` has the statements. Its rows for
+//! channels are left to `tests/channels/book.rs`.
 
 use std::sync::Arc;
 
-use solid_notify::channels::{AmqpConfig, ChannelExt, Chat, Mail, NatsConfig, RedisStreamsConfig, Webhook};
 use solid_notify::cipher::{ParamKey, ParamKeys};
-use solid_notify::definition::{Updated, read_config};
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, add_notice};
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::book::{region, valid_rows};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
-    rows_of_channels_as_in_the_book_are_accepted_by_their_channels,
     the_query_of_the_book_counts_the_notices_of_a_key,
-    brokers_of_the_book_are_valid_configurations,
     targets_inserted_as_in_the_book_get_what_is_passed_on,
-    webhooks_inserted_as_in_the_book_are_configured,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
-
-/// Returns the statements of a region of `book.sql`.
-fn region(name: &str) -> &'static str {
-    let (_, rest) = include_str!("book.sql").split_once(&format!("-- [{name}]\n")).unwrap();
-    rest.split_once("-- [end]").unwrap().0
-}
-
-/// Returns the rows without those of the library. Fails when one is invalid.
-async fn valid_rows<D: Database>(db: &TestDb<D>) -> Vec<NotifyDef> {
-    let states = db.outbox.definitions().await.unwrap();
-    for state in &states {
-        assert!(state.problems.is_empty(), "{}: {:?}", state.row.name, state.problems);
-    }
-    states.into_iter().map(|state| state.row).filter(|row| !row.name.starts_with("notify.")).collect()
-}
 
 async fn rows_inserted_as_in_the_book_are_valid_definitions<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
@@ -45,27 +27,6 @@ async fn rows_inserted_as_in_the_book_are_valid_definitions<D: Database>() {
     assert_eq!((report.need_confirm, report.max_confirm_delay.as_str()), (true, "2h"));
     let default = NotifyDef::new("other");
     assert_eq!((export.timeout.as_str(), export.enabled), (default.timeout.as_str(), default.enabled));
-    db.close().await;
-}
-
-async fn rows_of_channels_as_in_the_book_are_accepted_by_their_channels<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    db.shell().run([region("payslip"), region("approval")].concat()).well();
-    let channels = db.outbox.sweeper().channel(Mail::new().attachments_from("/srv/payslips")).channel(Chat::new());
-    let sweeper = channels.start().await.unwrap();
-    let rows = valid_rows(&db).await;
-    assert_eq!(rows.len(), 4);
-    for seen in rows.into_iter().filter(|row| row.handler_config.is_some()) {
-        // An edit is refused where the channel refuses the configuration.
-        let edited = db.outbox.update(&seen, seen.clone().description("as in the book")).await.unwrap();
-        assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
-        let mut wrong: serde_json::Value = serde_json::from_str(seen.handler_config.as_deref().unwrap()).unwrap();
-        wrong["misspelt"] = 1.into();
-        let Updated::Stored(seen) = edited else { unreachable!() };
-        let refused = db.outbox.update(&seen, seen.clone().handler_config(wrong.to_string())).await;
-        assert!(refused.unwrap_err().to_string().contains("misspelt"));
-    }
-    sweeper.shutdown().await;
     db.close().await;
 }
 
@@ -99,22 +60,6 @@ async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
     db.close().await;
 }
 
-async fn brokers_of_the_book_are_valid_configurations<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    db.shell().run([region("to_rabbitmq"), region("to_nats"), region("to_redis_streams")].concat()).well();
-    for row in valid_rows(&db).await {
-        let config = row.handler_config.as_deref();
-        let checked = match row.handler_name() {
-            "amqp" => read_config::<AmqpConfig>(config).map(drop),
-            "nats" => read_config::<NatsConfig>(config).map(drop),
-            "redis_stream" => read_config::<RedisStreamsConfig>(config).map(drop),
-            other => panic!("no channel to a broker: {other}"),
-        };
-        checked.unwrap();
-    }
-    db.close().await;
-}
-
 async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.shell().run(region("targets")).well();
@@ -133,17 +78,6 @@ async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let mut got: Vec<_> = receiver.try_iter().collect();
     got.sort_unstable();
     assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
-    db.close().await;
-}
-
-async fn webhooks_inserted_as_in_the_book_are_configured<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    db.shell().run([region("webhook"), region("sms")].concat()).well();
-    let webhook = Webhook::builder().build().unwrap();
-    let sweeper = db.outbox.sweeper().channel(webhook).start().await.unwrap();
-    sweeper.idle().await;
-    assert_eq!(valid_rows(&db).await.len(), 2);
-    sweeper.shutdown().await;
     db.close().await;
 }
 
@@ -168,7 +102,6 @@ async fn the_query_of_the_book_has_the_latest_dead_letter_first<D: Database>() {
 }
 
 /// Runs the region twice, and asserts that the key was marked once.
-#[cfg(any(postgres, sqlite))]
 async fn a_key_is_marked_once<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.shell().run(region("inbox").repeat(2)).well();
@@ -189,39 +122,50 @@ async fn adds<D: Database>(name: &str, definitions: &[&str]) {
 }
 
 /// Runs the region, and asserts that it shows the result for an unknown id.
-#[cfg(any(mariadb, mysql))]
 async fn acks_by_a_procedure<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     assert_eq!(db.shell().run(region("ack_on_mysql")).well(), "unknown");
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn postgres_marks_a_key_once_and_adds_by_a_function() {
-    use solid_notify_tests::Postgres;
-    a_key_is_marked_once::<Postgres>().await;
-    adds::<Postgres>("add_on_postgres", &["remind"]).await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres_marks_a_key_once_and_adds_by_a_function() {
+        use test_support::Postgres;
+        a_key_is_marked_once::<Postgres>().await;
+        adds::<Postgres>("add_on_postgres", &["remind"]).await;
+    }
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
-    use solid_notify_tests::Sqlite;
-    a_key_is_marked_once::<Sqlite>().await;
-    adds::<Sqlite>("add_on_sqlite", &["remind"]).await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
+        use test_support::Sqlite;
+        a_key_is_marked_once::<Sqlite>().await;
+        adds::<Sqlite>("add_on_sqlite", &["remind"]).await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn mariadb_adds_and_acks_by_procedures() {
-    adds::<solid_notify_tests::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
-    acks_by_a_procedure::<solid_notify_tests::MariaDb>().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn mariadb_adds_and_acks_by_procedures() {
+        adds::<test_support::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
+        acks_by_a_procedure::<test_support::MariaDb>().await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn mysql_adds_and_acks_by_procedures() {
-    adds::<solid_notify_tests::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
-    acks_by_a_procedure::<solid_notify_tests::MySql>().await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn mysql_adds_and_acks_by_procedures() {
+        adds::<test_support::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
+        acks_by_a_procedure::<test_support::MySql>().await;
+    }
 }

@@ -8,9 +8,9 @@ use solid_notify::{
     Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
 };
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{PATIENCE, add, eventually, reaches, record};
-use solid_notify_tests::{Database, TestDb};
+use test_support::log::Log;
+use test_support::sending::{PATIENCE, add, eventually, reaches, record};
+use test_support::{Database, TestDb};
 
 async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
@@ -141,7 +141,7 @@ where
     db.close().await;
 }
 
-solid_notify_tests::on_each_database!(
+test_support::on_each_database!(
     an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else,
     a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again,
     everything_is_paused_by_sql_within_five_seconds,
@@ -151,7 +151,7 @@ solid_notify_tests::on_each_database!(
 
 #[tokio::test]
 async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
-    let b = solid_notify_tests::memory::MemoryBackend::default();
+    let b = test_support::memory::MemoryBackend::default();
     let log = Log::start();
     let secret = "a-card-number-that-no-log-may-show";
     b.outbox().define_if_missing(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
@@ -159,7 +159,7 @@ async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
     b.outbox().define_if_missing(NotifyDef::new("logged_invalid")).await.unwrap();
     // Alerts without a handler would be logged as well.
     b.outbox().define_if_missing(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
-    solid_notify_tests::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
+    test_support::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
     let sweeper = b
         .outbox()
         .sweeper()
@@ -190,7 +190,7 @@ async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
 
 #[tokio::test]
 async fn missing_token_keys_are_reported_where_acks_are_needed() {
-    let b = solid_notify_tests::memory::MemoryBackend::default();
+    let b = test_support::memory::MemoryBackend::default();
     let log = Log::start();
     b.outbox().define_if_missing(NotifyDef::new("unsigned").need_confirm(true)).await.unwrap();
     let start_and_stop = async || {

@@ -1,4 +1,5 @@
 //! Every store passes the same suite: one visible test per case and store.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 macro_rules! suite {
     ($run:ident) => {
@@ -6,4 +7,4 @@ macro_rules! suite {
     };
 }
 
-solid_notify_tests::on_each_store!(suite);
+test_support::on_each_store!(suite);

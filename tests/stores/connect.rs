@@ -1,16 +1,12 @@
 //! `ConnectedOutbox`: the store that a URL names.
 
 use solid_notify::{ConnectedOutbox, Error, NewNotice, NotifyDef};
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(mysql)]
-use solid_notify_tests::MySql;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-#[cfg(sqlite)]
-use solid_notify_tests::Sqlite;
-use solid_notify_tests::{Database, TestDb};
 use sqlx::ConnectOptions;
+use test_support::MariaDb;
+use test_support::MySql;
+use test_support::Postgres;
+use test_support::Sqlite;
+use test_support::{Database, TestDb};
 
 async fn gives_the_outbox_of<D: Database>(db: TestDb<D>, url: &str) {
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
@@ -29,47 +25,62 @@ async fn adds_a_notice(connected: &ConnectedOutbox) {
     assert!(matches!(unknown, Err(Error::UnknownDefinition { nearest: Some(_), .. })), "{unknown:?}");
 }
 
-/// A test has a schema of its own there, which the URL has to name.
-#[cfg(postgres)]
-#[tokio::test]
-async fn url_of_postgres_gives_its_outbox() {
-    let db = TestDb::<Postgres>::with_real_clock().await;
-    let options = db.pool.connect_options();
-    let mut url = options.to_url_lossy();
-    url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
-    gives_the_outbox_of(db, url.as_str()).await;
+mod on_postgres {
+    use super::*;
+
+    /// A test has a schema of its own there, which the URL has to name.
+    #[tokio::test]
+    async fn url_of_postgres_gives_its_outbox() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        let options = db.pool.connect_options();
+        let mut url = options.to_url_lossy();
+        url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
+        gives_the_outbox_of(db, url.as_str()).await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn url_of_mariadb_gives_its_outbox() {
-    let db = TestDb::<MariaDb>::with_real_clock().await;
-    let url = db.pool.connect_options().to_url_lossy().to_string().replacen("mysql", "mariadb", 1);
-    gives_the_outbox_of(db, &url).await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn url_of_mariadb_gives_its_outbox() {
+        let db = TestDb::<MariaDb>::with_real_clock().await;
+        let url = db.pool.connect_options().to_url_lossy().to_string().replacen("mysql", "mariadb", 1);
+        gives_the_outbox_of(db, &url).await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn url_of_mysql_gives_its_outbox() {
-    let db = TestDb::<MySql>::with_real_clock().await;
-    let url = db.pool.connect_options().to_url_lossy();
-    gives_the_outbox_of(db, url.as_str()).await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn url_of_mysql_gives_its_outbox() {
+        let db = TestDb::<MySql>::with_real_clock().await;
+        let url = db.pool.connect_options().to_url_lossy();
+        gives_the_outbox_of(db, url.as_str()).await;
+    }
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn url_of_sqlite_gives_its_outbox() {
-    let db = TestDb::<Sqlite>::with_real_clock().await;
-    let url = db.pool.connect_options().to_url_lossy();
-    gives_the_outbox_of(db, url.as_str()).await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn url_of_sqlite_gives_its_outbox() {
+        let db = TestDb::<Sqlite>::with_real_clock().await;
+        let url = db.pool.connect_options().to_url_lossy();
+        gives_the_outbox_of(db, url.as_str()).await;
+    }
 }
 
-#[cfg(redis)]
-#[tokio::test]
-async fn url_of_redis_gives_its_outbox() {
-    let connected = ConnectedOutbox::connect(&solid_notify_tests::databases::server_url("REDIS_URL")).await.unwrap();
-    connected.migrate().await.unwrap();
-    connected.definitions().await.unwrap();
+mod on_redis {
+    use super::*;
+
+    #[tokio::test]
+    async fn url_of_redis_gives_its_outbox() {
+        let connected = ConnectedOutbox::connect(&test_support::databases::server_url("REDIS_URL")).await.unwrap();
+        connected.migrate().await.unwrap();
+        connected.definitions().await.unwrap();
+    }
 }
 
 #[tokio::test]

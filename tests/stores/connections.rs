@@ -7,14 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::add_notice;
 use solid_notify::{NotifyDef, Outbox};
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::{Claim, ClaimWhat, Lease};
-#[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_connection_is_kept_while_calls_end_well,
@@ -22,11 +19,10 @@ on_each_database!(
     other_credentials_of_the_application_hold_for_our_connections_too,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(
+    test_support::on_each_server!(
         after_an_outage_every_connection_is_a_fresh_one,
         leases_are_extended_while_every_other_call_waits,
         the_isolation_of_our_connections_does_not_depend_on_defaults,
@@ -118,73 +114,79 @@ async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Da
     new.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
-    let db =
-        TestDb::<solid_notify_tests::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5)))
-            .await;
-    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    db.sql(
-        "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
-         CREATE TRIGGER nap BEFORE UPDATE ON notify_def FOR EACH ROW EXECUTE FUNCTION nap()",
-    )
-    .await;
-    let naps = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
-                WHERE relation = 'notify_def'::regclass AND wait_event = 'PgSleep'";
-    let is_running = async || solid_notify_tests::Postgres::number(&db.pool, naps).await > 0;
-    let seen = db.outbox.definitions().await.unwrap().remove(0).row;
-    let edit = db.outbox.update(&seen, seen.clone().timeout("7s"));
-    let (edited, ()) = tokio::join!(edit, eventually("the statement runs", &is_running));
-    edited.unwrap_err();
-    eventually("the statement is gone", async || !is_running().await).await;
-    db.close().await;
-}
+mod on_postgres {
+    use super::*;
 
-/// A plan that was made while the queue was empty must not read the whole of it later. The application's connections are as
-/// they were.
-#[cfg(postgres)]
-#[tokio::test]
-async fn only_our_connections_plan_by_the_indexes_alone_on_postgres() {
-    let check = "DO $$ BEGIN ASSERT current_setting('enable_seqscan') = 'off'; END $$";
-    let counted = Counted::<solid_notify_tests::Postgres>::new(LONG, check).await;
-    counted.call().await;
-    counted.outbox.begin().await.unwrap_err();
-    counted.close().await;
-}
+    #[tokio::test]
+    async fn postgres_ends_a_slow_statement_whose_caller_has_gone() {
+        let db =
+            TestDb::<test_support::Postgres>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5)))
+                .await;
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        db.sql(
+            "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
+             CREATE TRIGGER nap BEFORE UPDATE ON notify_def FOR EACH ROW EXECUTE FUNCTION nap()",
+        )
+        .await;
+        let naps = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+                    WHERE relation = 'notify_def'::regclass AND wait_event = 'PgSleep'";
+        let is_running = async || test_support::Postgres::number(&db.pool, naps).await > 0;
+        let seen = db.outbox.definitions().await.unwrap().remove(0).row;
+        let edit = db.outbox.update(&seen, seen.clone().timeout("7s"));
+        let (edited, ()) = tokio::join!(edit, eventually("the statement runs", &is_running));
+        edited.unwrap_err();
+        eventually("the statement is gone", async || !is_running().await).await;
+        db.close().await;
+    }
 
-/// Poolers and servers refuse unknown settings.
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
-    /// The settings of a connection, misspelt.
-    struct Misspelt(Arc<AtomicUsize>);
+    /// A plan that was made while the queue was empty must not read the whole of it later. The application's connections are as
+    /// they were.
+    #[tokio::test]
+    async fn only_our_connections_plan_by_the_indexes_alone_on_postgres() {
+        let check = "DO $$ BEGIN ASSERT current_setting('enable_seqscan') = 'off'; END $$";
+        let counted = Counted::<test_support::Postgres>::new(LONG, check).await;
+        counted.call().await;
+        counted.outbox.begin().await.unwrap_err();
+        counted.close().await;
+    }
 
-    impl solid_notify_tests::proxy::Wire for Misspelt {
-        fn asks(&self, chunk: &mut [u8]) {
-            let setting = b"enable_seqscan";
-            if let Some(at) = chunk.windows(setting.len()).position(|window| window == setting) {
-                chunk[at] = b'x';
-                self.0.fetch_add(1, Ordering::SeqCst);
+    /// Poolers and servers refuse unknown settings.
+    #[tokio::test]
+    async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
+        /// The settings of a connection, misspelt.
+        struct Misspelt(Arc<AtomicUsize>);
+
+        impl test_support::proxy::Wire for Misspelt {
+            fn asks(&self, chunk: &mut [u8]) {
+                let setting = b"enable_seqscan";
+                if let Some(at) = chunk.windows(setting.len()).position(|window| window == setting) {
+                    chunk[at] = b'x';
+                    self.0.fetch_add(1, Ordering::SeqCst);
+                }
             }
         }
+
+        let db = TestDb::<test_support::Postgres>::with_real_clock().await;
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let options = (*db.pool.connect_options()).clone();
+        let server = (std::net::Ipv4Addr::LOCALHOST, options.get_port()).into();
+        let refused = Arc::new(AtomicUsize::new(0));
+        let wire = Arc::clone(&refused);
+        let proxy = test_support::proxy::Proxy::start(server, move || Misspelt(Arc::clone(&wire))).await;
+        let pool = db.pool.options().clone().connect_lazy_with(options.port(proxy.port));
+        let outbox = Outbox::new(pool);
+        for _ in 0..3 {
+            assert_eq!(outbox.definitions().await.unwrap().len(), 1);
+        }
+        assert_eq!(refused.load(Ordering::SeqCst), 1, "it is tried once");
+        drop(outbox);
+        db.close().await;
     }
 
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let options = (*db.pool.connect_options()).clone();
-    let server = (std::net::Ipv4Addr::LOCALHOST, options.get_port()).into();
-    let refused = Arc::new(AtomicUsize::new(0));
-    let wire = Arc::clone(&refused);
-    let proxy = solid_notify_tests::proxy::Proxy::start(server, move || Misspelt(Arc::clone(&wire))).await;
-    let pool = db.pool.options().clone().connect_lazy_with(options.port(proxy.port));
-    let outbox = Outbox::new(pool);
-    for _ in 0..3 {
-        assert_eq!(outbox.definitions().await.unwrap().len(), 1);
+    #[tokio::test]
+    async fn connection_that_rests_for_long_is_closed_on_postgres() {
+        connection_that_rests_for_long_is_closed::<test_support::Postgres>().await;
     }
-    assert_eq!(refused.load(Ordering::SeqCst), 1, "it is tried once");
-    drop(outbox);
-    db.close().await;
 }
 
 /// The clock is paused except for the rest, which needs a runtime of one thread.
@@ -203,32 +205,44 @@ async fn connection_that_rests_for_long_is_closed<D: Database>() {
     counted.close().await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn connection_that_rests_for_long_is_closed_on_sqlite() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::Sqlite>().await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn connection_that_rests_for_long_is_closed_on_sqlite() {
+        connection_that_rests_for_long_is_closed::<test_support::Sqlite>().await;
+    }
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn connection_that_rests_for_long_is_closed_on_postgres() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::Postgres>().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn connection_that_rests_for_long_is_closed_on_mariadb() {
+        connection_that_rests_for_long_is_closed::<test_support::MariaDb>().await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn connection_that_rests_for_long_is_closed_on_mariadb() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::MariaDb>().await;
-}
+mod on_mysql {
+    use super::*;
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn connection_that_rests_for_long_is_closed_on_mysql() {
-    connection_that_rests_for_long_is_closed::<solid_notify_tests::MySql>().await;
+    #[tokio::test]
+    async fn connection_that_rests_for_long_is_closed_on_mysql() {
+        connection_that_rests_for_long_is_closed::<test_support::MySql>().await;
+    }
+
+    #[tokio::test]
+    async fn a_login_with_a_password_works_over_tls_on_mysql() {
+        a_login_with_a_password_works(sqlx::mysql::MySqlSslMode::Required).await;
+    }
+
+    #[tokio::test]
+    async fn a_login_with_a_password_works_without_tls_on_mysql() {
+        a_login_with_a_password_works(sqlx::mysql::MySqlSslMode::Disabled).await;
+    }
 }
 
 /// Locks the definitions until it is dropped.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn lock<D: Database>(db: &TestDb<D>) -> sqlx::Transaction<'static, D::Db> {
     let mut other = db.pool.begin().await.unwrap();
     <D::Db as solid_notify::sql::Dialect>::script(&mut other, "SELECT id FROM notify_def FOR UPDATE".into())
@@ -238,7 +252,6 @@ async fn lock<D: Database>(db: &TestDb<D>) -> sqlx::Transaction<'static, D::Db> 
 }
 
 /// Ends the session that waits for the lock of [`lock`]; false where none does.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn end_the_waiting<D: Database>(db: &TestDb<D>) -> bool {
     let end = match <D::Db as sqlx::Database>::NAME {
         "PostgreSQL" => {
@@ -259,7 +272,6 @@ async fn end_the_waiting<D: Database>(db: &TestDb<D>) -> bool {
     <D::Db as solid_notify::sql::Dialect>::script(&mut conn, end.into()).await.is_ok()
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn after_an_outage_every_connection_is_a_fresh_one<D: Database>() {
     let counted = Counted::<D>::new(LONG, "SELECT 1").await;
     let seen = counted.outbox.definitions().await.unwrap().remove(0).row;
@@ -284,7 +296,6 @@ async fn after_an_outage_every_connection_is_a_fresh_one<D: Database>() {
     counted.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     let counted = Counted::<D>::new(LONG, "SELECT 1").await;
     let seen = counted.outbox.definitions().await.unwrap().remove(0).row;
@@ -304,9 +315,8 @@ async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     counted.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(a_migration_leaves_the_sessions_of_the_application_as_they_are: a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mariadb, a_migration_leaves_the_sessions_of_the_application_as_they_are_on_mysql;);
+test_support::on_mysql_family!(a_migration_leaves_the_sessions_of_the_application_as_they_are);
 
-#[cfg(any(mariadb, mysql))]
 async fn a_migration_leaves_the_sessions_of_the_application_as_they_are<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     let one = db.pool.options().clone().max_connections(1);
@@ -322,7 +332,6 @@ async fn a_migration_leaves_the_sessions_of_the_application_as_they_are<D: Datab
 }
 
 /// A trigger looks at the isolation of the claim that fires it.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Database>() {
     let (default, trigger) = match <D::Db as sqlx::Database>::NAME {
         "PostgreSQL" => (
@@ -353,11 +362,10 @@ async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Databas
 
 /// A login with the method that MySQL has by default (`caching_sha2_password`). The account is new, so the server knows nothing of its
 /// password yet and asks for all of it: encrypted by TLS, or with the server's RSA key.
-#[cfg(mysql)]
 async fn a_login_with_a_password_works(mode: sqlx::mysql::MySqlSslMode) {
     use sqlx::mysql::MySqlSslMode;
 
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    let db = TestDb::<test_support::MySql>::with_real_clock().await;
     let account = format!("login_{:08x}", fastrand::u32(..));
     db.sql(&format!("CREATE USER {account}@'%' IDENTIFIED WITH caching_sha2_password BY 'it is long'")).await;
     let database = db.pool.connect_options().get_database().unwrap().to_owned();
@@ -372,16 +380,4 @@ async fn a_login_with_a_password_works(mode: sqlx::mysql::MySqlSslMode) {
     pool.close().await;
     db.sql(&format!("DROP USER {account}@'%'")).await;
     db.close().await;
-}
-
-#[cfg(mysql)]
-#[tokio::test]
-async fn a_login_with_a_password_works_over_tls_on_mysql() {
-    a_login_with_a_password_works(sqlx::mysql::MySqlSslMode::Required).await;
-}
-
-#[cfg(mysql)]
-#[tokio::test]
-async fn a_login_with_a_password_works_without_tls_on_mysql() {
-    a_login_with_a_password_works(sqlx::mysql::MySqlSslMode::Disabled).await;
 }

@@ -9,9 +9,9 @@ use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Connection;
 use sqlx::error::{DatabaseError, ErrorKind};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_row_without_a_due_time_is_refused,
@@ -195,36 +195,38 @@ where
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn an_infinite_time_stops_nothing_on_postgres() {
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    let def_id = define(&db).await;
-    refused(
-        &db,
-        &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', '-infinity')"),
-    )
-    .await;
-    for end in ["infinity", "-infinity"] {
-        refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
-    }
-    // Such rows exist where the checks were added later or dropped.
-    db.sql("ALTER DOMAIN notify_due DROP CONSTRAINT notify_due").await;
-    db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
-    for end in ["infinity", "-infinity"] {
-        db.sql(&format!(
-            "INSERT INTO notify_msg (def_id, param, next_call_time, create_time) VALUES ({def_id}, '1', '{end}', '{end}')"
-        ))
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_infinite_time_stops_nothing_on_postgres() {
+        let db = TestDb::<test_support::Postgres>::with_real_clock().await;
+        let def_id = define(&db).await;
+        refused(
+            &db,
+            &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', '-infinity')"),
+        )
         .await;
-        db.sql(&format!("INSERT INTO notify_def (name, delete_time) VALUES ('{end}', '{end}')")).await;
+        for end in ["infinity", "-infinity"] {
+            refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
+        }
+        // Such rows exist where the checks were added later or dropped.
+        db.sql("ALTER DOMAIN notify_due DROP CONSTRAINT notify_due").await;
+        db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
+        for end in ["infinity", "-infinity"] {
+            db.sql(&format!(
+                "INSERT INTO notify_msg (def_id, param, next_call_time, create_time) VALUES ({def_id}, '1', '{end}', '{end}')"
+            ))
+            .await;
+            db.sql(&format!("INSERT INTO notify_def (name, delete_time) VALUES ('{end}', '{end}')")).await;
+        }
+        unreadable_times_stop_nothing(&db, def_id).await;
+        db.close().await;
     }
-    unreadable_times_stop_nothing(&db, def_id).await;
-    db.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(a_zero_time_stops_nothing: a_zero_time_stops_nothing_on_mariadb, a_zero_time_stops_nothing_on_mysql;);
+test_support::on_mysql_family!(a_zero_time_stops_nothing, a_migration_that_was_cut_short_is_taken_up);
 
-#[cfg(any(mariadb, mysql))]
 async fn a_zero_time_stops_nothing<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
@@ -244,33 +246,39 @@ async fn a_zero_time_stops_nothing<D: Database<Db = sqlx::MySql>>() {
     db.close().await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
-    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
-    let def_id = define(&db).await;
-    for time in ["unixepoch()", "'soon'", "''", "'2026-01-01'"] {
-        refused(&db, &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', {time})"))
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
+        let db = TestDb::<test_support::Sqlite>::with_real_clock().await;
+        let def_id = define(&db).await;
+        for time in ["unixepoch()", "'soon'", "''", "'2026-01-01'"] {
+            refused(
+                &db,
+                &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', {time})"),
+            )
             .await;
-        refused(&db, &format!("UPDATE notify_def SET update_time = {time}")).await;
+            refused(&db, &format!("UPDATE notify_def SET update_time = {time}")).await;
+        }
+        refused(&db, "INSERT INTO notify_switch (id) VALUES (2)").await;
+        for column in [
+            "max_retry_times",
+            "max_concurrency",
+            "alert_trigger_fail_times",
+            "dead_alert_count",
+            "max_concurrency_total",
+            "breaker_failures",
+        ] {
+            refused(&db, &format!("UPDATE notify_def SET {column} = 'many'")).await;
+        }
+        db.sql("PRAGMA ignore_check_constraints = ON; INSERT INTO notify_msg (def_id, param, next_call_time, create_time)
+             VALUES (1, '1', '', '2026-01-01 00:00:00'), (1, '1', 'soon', 'soon'); INSERT INTO notify_def (name, delete_time) VALUES ('x', 'soon'), ('y', '');
+             INSERT INTO notify_msg (def_id, param, next_call_time, errors) VALUES (1, x'ff', '', x'fe')")
+            .await;
+        unreadable_times_stop_nothing(&db, def_id).await;
+        db.close().await;
     }
-    refused(&db, "INSERT INTO notify_switch (id) VALUES (2)").await;
-    for column in [
-        "max_retry_times",
-        "max_concurrency",
-        "alert_trigger_fail_times",
-        "dead_alert_count",
-        "max_concurrency_total",
-        "breaker_failures",
-    ] {
-        refused(&db, &format!("UPDATE notify_def SET {column} = 'many'")).await;
-    }
-    db.sql("PRAGMA ignore_check_constraints = ON; INSERT INTO notify_msg (def_id, param, next_call_time, create_time)
-         VALUES (1, '1', '', '2026-01-01 00:00:00'), (1, '1', 'soon', 'soon'); INSERT INTO notify_def (name, delete_time) VALUES ('x', 'soon'), ('y', '');
-         INSERT INTO notify_msg (def_id, param, next_call_time, errors) VALUES (1, x'ff', '', x'fe')")
-        .await;
-    unreadable_times_stop_nothing(&db, def_id).await;
-    db.close().await;
 }
 
 /// One notice whose time can be claimed and perhaps one whose cannot, and two definitions marked as deleted.
@@ -293,10 +301,7 @@ async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64)
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
 }
 
-solid_notify_tests::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
-
 /// On MySQL each statement of a migration is committed by itself.
-#[cfg(any(mariadb, mysql))]
 async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql>>() {
     let (pool, cleanup) = D::create(2).await;
     let schema = solid_notify::Outbox::<sqlx::MySql>::schema();
@@ -308,7 +313,7 @@ async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql
     let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
-    if let solid_notify_tests::databases::Cleanup::Database(_, name) = cleanup {
+    if let test_support::databases::Cleanup::Database(_, name) = cleanup {
         D::sql(&pool, &format!("DROP DATABASE {name}")).await;
     }
 }

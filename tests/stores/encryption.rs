@@ -8,9 +8,9 @@ use solid_notify::cipher::{ParamCipher, ParamKey, ParamKeys};
 use solid_notify::sql::Dialect;
 use solid_notify::{Error, Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{eventually, reaches, record};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Pool;
+use test_support::sending::{eventually, reaches, record};
+use test_support::{Database, TestDb, on_each_database};
 
 const SECRET: &str = "4111-7777-stored-nowhere";
 

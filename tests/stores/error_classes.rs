@@ -2,20 +2,18 @@
 
 use solid_notify::{ErrorClass, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_sweeper::class_by_type;
-#[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::databases::server_url;
-use solid_notify_tests::sending::{add, reaches};
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::databases::server_url;
+use test_support::sending::{add, reaches};
+use test_support::{Database, TestDb};
 
-solid_notify_tests::on_each_database!(
+test_support::on_each_database!(
     a_constraint_violation_is_invalid_also_inside_other_errors,
     a_missing_table_or_column_is_no_fault_of_the_notice,
 );
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_deadlock_is_reported_to_its_victim;
-    solid_notify_tests::on_each_server!(a_deadlock_is_reported_to_its_victim);
+    test_support::on_each_server!(a_deadlock_is_reported_to_its_victim);
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Error
@@ -75,7 +73,6 @@ where
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_deadlock_is_reported_to_its_victim<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
@@ -95,33 +92,42 @@ where
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn unknown_accounts_and_time_outs_have_classes_on_postgres() {
-    use sqlx::Connection;
-    use std::str::FromStr;
-    let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
-    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("unknown_account")).await.err().unwrap();
-    assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
-    let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
-    conn.execute("SET statement_timeout = 20").await.unwrap();
-    let late = conn.execute("SELECT pg_sleep(5)").await.unwrap_err();
-    assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn unknown_accounts_and_time_outs_have_classes_on_postgres() {
+        use sqlx::Connection;
+        use std::str::FromStr;
+        let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
+        let stranger =
+            sqlx::PgConnection::connect_with(&options.clone().username("unknown_account")).await.err().unwrap();
+        assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
+        let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
+        conn.execute("SET statement_timeout = 20").await.unwrap();
+        let late = conn.execute("SELECT pg_sleep(5)").await.unwrap_err();
+        assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn unknown_accounts_and_time_outs_have_classes_on_mariadb() {
-    unknown_accounts_and_time_outs_have_classes("MARIADB_URL", "SET max_statement_time = 0.02").await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn unknown_accounts_and_time_outs_have_classes_on_mariadb() {
+        unknown_accounts_and_time_outs_have_classes("MARIADB_URL", "SET max_statement_time = 0.02").await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn unknown_accounts_and_time_outs_have_classes_on_mysql() {
-    unknown_accounts_and_time_outs_have_classes("MYSQL_URL", "SET max_execution_time = 20").await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn unknown_accounts_and_time_outs_have_classes_on_mysql() {
+        unknown_accounts_and_time_outs_have_classes("MYSQL_URL", "SET max_execution_time = 20").await;
+    }
 }
 
-#[cfg(any(mariadb, mysql))]
 async fn unknown_accounts_and_time_outs_have_classes(server: &str, limit: &'static str) {
     use sqlx::Connection;
     use std::str::FromStr;

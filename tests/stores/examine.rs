@@ -6,8 +6,8 @@ use chrono::Utc;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::operate::{Finding, Severity};
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     examination_of_a_good_store_has_no_warning_of_its_own,
@@ -117,74 +117,83 @@ async fn examination_finds_old_dead_letters<D: Database>() {
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account() {
-    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-    use sqlx::{AssertSqlSafe, Executor};
+mod on_postgres {
+    use super::*;
 
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
-    let account = format!("reader_{schema}");
-    let script = format!(
-        "CREATE ROLE {account} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA {schema} TO {account};
-         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {account};
-         ALTER ROLE {account} SET synchronous_commit = off; ALTER ROLE {account} SET search_path = {schema};
-         ALTER ROLE {account} SET default_transaction_isolation = 'serializable'"
-    );
-    db.pool.execute(AssertSqlSafe(script)).await.unwrap();
-    let url = solid_notify_tests::databases::server_url("POSTGRES_URL");
-    let options: PgConnectOptions = url.parse().unwrap();
-    let pool = PgPoolOptions::new().connect_lazy_with(options.username(&account).password("x"));
-    let outbox = Outbox::new(pool);
-    let findings = outbox.operator("alice").examine().await;
-    outbox.pool().close().await;
-    assert_eq!(of(&findings, "synchronous_commit").severity, Severity::Problem);
-    assert_eq!(of(&findings, "isolation").found, "serializable");
-    let rights = of(&findings, "privileges");
-    assert_eq!(rights.severity, Severity::Warning);
-    assert!(
-        rights.found.starts_with("this account may read; it may not add (") && rights.found.contains("send ("),
-        "{rights:?}"
-    );
-    db.pool.execute(AssertSqlSafe(format!("DROP OWNED BY {account}; DROP ROLE {account}"))).await.unwrap();
-    db.close().await;
+    #[tokio::test]
+    async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account() {
+        use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+        use sqlx::{AssertSqlSafe, Executor};
+
+        let db = TestDb::<test_support::Postgres>::with_real_clock().await;
+        let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
+        let account = format!("reader_{schema}");
+        let script = format!(
+            "CREATE ROLE {account} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA {schema} TO {account};
+             GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {account};
+             ALTER ROLE {account} SET synchronous_commit = off; ALTER ROLE {account} SET search_path = {schema};
+             ALTER ROLE {account} SET default_transaction_isolation = 'serializable'"
+        );
+        db.pool.execute(AssertSqlSafe(script)).await.unwrap();
+        let url = test_support::databases::server_url("POSTGRES_URL");
+        let options: PgConnectOptions = url.parse().unwrap();
+        let pool = PgPoolOptions::new().connect_lazy_with(options.username(&account).password("x"));
+        let outbox = Outbox::new(pool);
+        let findings = outbox.operator("alice").examine().await;
+        outbox.pool().close().await;
+        assert_eq!(of(&findings, "synchronous_commit").severity, Severity::Problem);
+        assert_eq!(of(&findings, "isolation").found, "serializable");
+        let rights = of(&findings, "privileges");
+        assert_eq!(rights.severity, Severity::Warning);
+        assert!(
+            rights.found.starts_with("this account may read; it may not add (") && rights.found.contains("send ("),
+            "{rights:?}"
+        );
+        db.pool.execute(AssertSqlSafe(format!("DROP OWNED BY {account}; DROP ROLE {account}"))).await.unwrap();
+        db.close().await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn examination_on_mysql_finds_a_mode_that_cuts_values() {
-    use sqlx::Executor;
+mod on_mysql {
+    use super::*;
 
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
-    let lax = sqlx::mysql::MySqlPoolOptions::new().after_connect(|conn, _| {
-        Box::pin(async move { conn.execute("SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'").await.map(drop) })
-    });
-    let outbox = Outbox::new(lax.connect_lazy_with((*db.pool.connect_options()).clone()));
-    let findings = outbox.operator("alice").examine().await;
-    outbox.pool().close().await;
-    assert_eq!(of(&findings, "sql_mode").severity, Severity::Problem);
-    db.close().await;
+    #[tokio::test]
+    async fn examination_on_mysql_finds_a_mode_that_cuts_values() {
+        use sqlx::Executor;
+
+        let db = TestDb::<test_support::MySql>::with_real_clock().await;
+        let lax = sqlx::mysql::MySqlPoolOptions::new().after_connect(|conn, _| {
+            Box::pin(async move { conn.execute("SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'").await.map(drop) })
+        });
+        let outbox = Outbox::new(lax.connect_lazy_with((*db.pool.connect_options()).clone()));
+        let findings = outbox.operator("alice").examine().await;
+        outbox.pool().close().await;
+        assert_eq!(of(&findings, "sql_mode").severity, Severity::Problem);
+        db.close().await;
+    }
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn examination_on_sqlite_finds_files_that_a_power_failure_destroys() {
-    use sqlx::sqlite::{SqlitePoolOptions, SqliteSynchronous};
+mod on_sqlite {
+    use super::*;
 
-    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
-    let options = (*db.pool.connect_options()).clone().synchronous(SqliteSynchronous::Off);
-    let outbox = Outbox::new(SqlitePoolOptions::new().connect_lazy_with(options));
-    let findings = outbox.operator("alice").examine().await;
-    outbox.pool().close().await;
-    assert_eq!(of(&findings, "synchronous").severity, Severity::Problem);
-    db.close().await;
+    #[tokio::test]
+    async fn examination_on_sqlite_finds_files_that_a_power_failure_destroys() {
+        use sqlx::sqlite::{SqlitePoolOptions, SqliteSynchronous};
 
-    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
-    let outbox = Outbox::new(pool);
-    outbox.migrate().await.unwrap();
-    let findings = outbox.operator("alice").examine().await;
-    assert_eq!(of(&findings, "journal_mode").found, "memory");
+        let db = TestDb::<test_support::Sqlite>::with_real_clock().await;
+        let options = (*db.pool.connect_options()).clone().synchronous(SqliteSynchronous::Off);
+        let outbox = Outbox::new(SqlitePoolOptions::new().connect_lazy_with(options));
+        let findings = outbox.operator("alice").examine().await;
+        outbox.pool().close().await;
+        assert_eq!(of(&findings, "synchronous").severity, Severity::Problem);
+        db.close().await;
+
+        let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
+        let outbox = Outbox::new(pool);
+        outbox.migrate().await.unwrap();
+        let findings = outbox.operator("alice").examine().await;
+        assert_eq!(of(&findings, "journal_mode").found, "memory");
+    }
 }
 
 #[tokio::test]

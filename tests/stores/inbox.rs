@@ -8,7 +8,7 @@ use solid_notify::sql::Dialect;
 use solid_notify::{Error, Inbox};
 use solid_notify_core::store::Purge;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
+use test_support::{Database, TestDb, on_each_database, on_each_server};
 
 on_each_database!(
     of_many_deliveries_at_the_same_moment_one_is_the_first,
@@ -74,7 +74,6 @@ async fn a_transaction_of_sqlx_keeps_the_mark_with_its_work<D: Database>() {
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_duplicate_waits_for_the_open_transaction_that_marked_its_key<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for commits in [false, true] {
@@ -92,7 +91,6 @@ async fn a_duplicate_waits_for_the_open_transaction_that_marked_its_key<D: Datab
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn after_a_rollback_one_of_those_that_wait_is_the_first<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let mut tx = db.outbox.begin().await.unwrap();
@@ -118,7 +116,6 @@ async fn after_a_rollback_one_of_those_that_wait_is_the_first<D: Database>() {
 }
 
 /// A delivery that was repeated late, and whose transaction is open for long.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_duplicate_makes_no_other_delivery_wait<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for key in ["10", "20", "30"] {
@@ -134,7 +131,6 @@ async fn a_duplicate_makes_no_other_delivery_wait<D: Database>() {
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_purge_waits_for_no_open_transaction_of_a_receiver<D: Database>() {
     let db = TestDb::<D>::with_hand_clock().await;
     assert!(db.first_time(&warehouse(), "old", true).await.unwrap());
@@ -154,7 +150,6 @@ async fn a_purge_waits_for_no_open_transaction_of_a_receiver<D: Database>() {
 }
 
 /// Another purge has deleted the key, and its receiver has marked it again, before this purge deletes what it has found.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_purge_leaves_a_key_that_was_marked_anew<D: Database>() {
     let db = TestDb::<D>::with_hand_clock().await;
     assert!(db.first_time(&warehouse(), "old", true).await.unwrap());
@@ -173,15 +168,18 @@ async fn a_purge_leaves_a_key_that_was_marked_anew<D: Database>() {
     db.close().await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_marks_nothing_after_a_raw_rollback() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
-    let mut tx = db.outbox.begin().await.unwrap();
-    sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.unwrap();
-    let error = warehouse().first_time(&mut tx, "7").await.unwrap_err();
-    assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
-    drop(tx);
-    assert!(db.first_time(&warehouse(), "7", true).await.unwrap());
-    db.close().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mariadb_marks_nothing_after_a_raw_rollback() {
+        let db = TestDb::<test_support::MariaDb>::with_real_clock().await;
+        let mut tx = db.outbox.begin().await.unwrap();
+        sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.unwrap();
+        let error = warehouse().first_time(&mut tx, "7").await.unwrap_err();
+        assert!(matches!(error, Error::TransactionLost { .. }), "{error}");
+        drop(tx);
+        assert!(db.first_time(&warehouse(), "7", true).await.unwrap());
+        db.close().await;
+    }
 }

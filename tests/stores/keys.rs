@@ -10,10 +10,9 @@ use solid_notify::{
 };
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::sending::{Calls, eventually, reaches};
-use solid_notify_tests::{Database, Sqlite, TestDb, on_each_database};
+use test_support::Postgres;
+use test_support::sending::{Calls, eventually, reaches};
+use test_support::{Database, Sqlite, TestDb, on_each_database};
 use tokio::sync::Semaphore;
 
 on_each_database!(
@@ -256,29 +255,32 @@ async fn the_newest_state_is_sent_after_concurrent_changes<D: Database>() {
     db.close().await;
 }
 
-/// Another session locks the duplicate first. The insert does not wait for that session, but the look for the duplicate does.
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_notice_is_inserted_again_when_its_duplicate_loses_its_key() {
-    let db = TestDb::<Postgres>::with_real_clock().await;
-    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let add = async || db.add_new(NewNotice::new("sync", 1).unwrap().unique_until_claimed("key")).await;
-    let first = add().await.id();
-    let mut other = db.pool.begin().await.unwrap();
-    sqlx::Postgres::script(&mut other, "SELECT id FROM notify_msg FOR UPDATE".into()).await.unwrap();
-    let session: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *other).await.unwrap();
-    let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))";
-    let claim = async {
-        eventually("the look waits", async || {
-            sqlx::query_scalar(waits).bind(session).fetch_one(&db.pool).await.unwrap()
-        })
-        .await;
-        sqlx::Postgres::script(&mut other, "UPDATE notify_msg SET fence = 1".into()).await.unwrap();
-        other.commit().await.unwrap();
-    };
-    let (added, ()) = tokio::join!(add(), claim);
-    assert!(!added.is_duplicate() && added.id() > first, "{added:?}");
-    db.close().await;
+mod on_postgres {
+    use super::*;
+
+    /// Another session locks the duplicate first. The insert does not wait for that session, but the look for the duplicate does.
+    #[tokio::test]
+    async fn a_notice_is_inserted_again_when_its_duplicate_loses_its_key() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let add = async || db.add_new(NewNotice::new("sync", 1).unwrap().unique_until_claimed("key")).await;
+        let first = add().await.id();
+        let mut other = db.pool.begin().await.unwrap();
+        sqlx::Postgres::script(&mut other, "SELECT id FROM notify_msg FOR UPDATE".into()).await.unwrap();
+        let session: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *other).await.unwrap();
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))";
+        let claim = async {
+            eventually("the look waits", async || {
+                sqlx::query_scalar(waits).bind(session).fetch_one(&db.pool).await.unwrap()
+            })
+            .await;
+            sqlx::Postgres::script(&mut other, "UPDATE notify_msg SET fence = 1".into()).await.unwrap();
+            other.commit().await.unwrap();
+        };
+        let (added, ()) = tokio::join!(add(), claim);
+        assert!(!added.is_duplicate() && added.id() > first, "{added:?}");
+        db.close().await;
+    }
 }
 
 async fn many_notices_on_a_bare_connection_are_one_statement_or_refused<D: Database>() {

@@ -1,11 +1,10 @@
-//! The stores, call by call: the suite that each of them passes, transactions, keys, locks, the schema, damaged tables, query plans,
+//! The stores, call by call: transactions, keys, locks, the schema, damaged tables, query plans,
 //! connections.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blocked;
 mod book;
 mod by_hand;
-mod conformance;
 mod connect;
 mod connections;
 mod damage;
@@ -19,7 +18,6 @@ mod migrations;
 mod plain_sql;
 mod plans;
 mod pooler;
-mod program;
 mod roles;
 mod transactions;
 mod versions;

@@ -13,9 +13,9 @@ use solid_notify::{
 };
 use solid_notify_sql::statement_texts;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::databases::Cleanup;
-use solid_notify_tests::{Database, TestDb, on_each_server};
 use sqlx::{AssertSqlSafe, Executor, Pool};
+use test_support::databases::Cleanup;
+use test_support::{Database, TestDb, on_each_server};
 
 on_each_server!(
     producer_adds_and_does_nothing_else,
@@ -91,8 +91,7 @@ trait Accounts: Database {
         Self: Sized;
 }
 
-#[cfg(postgres)]
-impl Accounts for solid_notify_tests::Postgres {
+impl Accounts for test_support::Postgres {
     async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::Postgres> {
         let Cleanup::Schema(options, schema) = &db.cleanup else { unreachable!() };
         db.sql(&format!("CREATE ROLE {account} LOGIN PASSWORD 'x' IN ROLE {role}")).await;
@@ -110,7 +109,7 @@ impl Accounts for solid_notify_tests::Postgres {
 
 macro_rules! mysql_accounts {
     ($database:ident, $of:literal) => {
-        impl Accounts for solid_notify_tests::$database {
+        impl Accounts for test_support::$database {
             async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::MySql> {
                 let Cleanup::Database(options, database) = &db.cleanup else { unreachable!() };
                 let account = if role.ends_with("_owner") { role } else { account };
@@ -132,9 +131,7 @@ macro_rules! mysql_accounts {
         }
     };
 }
-#[cfg(mariadb)]
 mysql_accounts!(MariaDb, "FOR");
-#[cfg(mysql)]
 mysql_accounts!(MySql, "TO");
 
 /// Asserts that the database refuses each of these statements because of the account's rights.
@@ -359,38 +356,41 @@ where
     roles.close().await;
 }
 
-/// The account of a managed server, which is no superuser.
-#[cfg(postgres)]
-#[tokio::test]
-async fn script_needs_no_superuser_on_postgres() {
-    use solid_notify_tests::Postgres;
+mod on_postgres {
+    use super::*;
 
-    let (pool, cleanup) = Postgres::create(2).await;
-    let Cleanup::Schema(options, schema) = &cleanup else { unreachable!() };
-    let (admin, prefix) = (format!("{schema}_admin"), schema.clone());
-    let create = format!(
-        "CREATE ROLE {admin} LOGIN PASSWORD 'x' CREATEROLE; ALTER ROLE {admin} SET search_path = other, {schema};
-         ALTER SCHEMA {schema} OWNER TO {admin}"
-    );
-    pool.execute(AssertSqlSafe(create)).await.unwrap();
-    let options = options.clone().username(&admin).password("x");
-    let own = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
-    Outbox::new(own.clone()).migrate().await.unwrap();
-    let outbox = Outbox::new(pool.clone());
-    let mut roles =
-        Roles { db: TestDb::<Postgres>::over(outbox, pool, cleanup), prefix, accounts: Vec::new(), extra: None };
-    let script = roles.named(Outbox::<sqlx::Postgres>::roles().unwrap());
-    for _ in 0..2 {
-        own.execute(AssertSqlSafe(script.clone())).await.unwrap();
+    /// The account of a managed server, which is no superuser.
+    #[tokio::test]
+    async fn script_needs_no_superuser_on_postgres() {
+        use test_support::Postgres;
+
+        let (pool, cleanup) = Postgres::create(2).await;
+        let Cleanup::Schema(options, schema) = &cleanup else { unreachable!() };
+        let (admin, prefix) = (format!("{schema}_admin"), schema.clone());
+        let create = format!(
+            "CREATE ROLE {admin} LOGIN PASSWORD 'x' CREATEROLE; ALTER ROLE {admin} SET search_path = other, {schema};
+             ALTER SCHEMA {schema} OWNER TO {admin}"
+        );
+        pool.execute(AssertSqlSafe(create)).await.unwrap();
+        let options = options.clone().username(&admin).password("x");
+        let own = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
+        Outbox::new(own.clone()).migrate().await.unwrap();
+        let outbox = Outbox::new(pool.clone());
+        let mut roles =
+            Roles { db: TestDb::<Postgres>::over(outbox, pool, cleanup), prefix, accounts: Vec::new(), extra: None };
+        let script = roles.named(Outbox::<sqlx::Postgres>::roles().unwrap());
+        for _ in 0..2 {
+            own.execute(AssertSqlSafe(script.clone())).await.unwrap();
+        }
+        own.close().await;
+        roles.db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let producer = roles.outbox("producer").await;
+        let mut tx = producer.begin().await.unwrap();
+        add_notice(&mut tx, "sync", 1).await.unwrap();
+        tx.commit().await.unwrap();
+        // The schema is still the administrator's; a role is dropped with what it granted.
+        roles.db.sql(&format!("REASSIGN OWNED BY {admin} TO current_user")).await;
+        roles.extra = Some(admin);
+        roles.close().await;
     }
-    own.close().await;
-    roles.db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let producer = roles.outbox("producer").await;
-    let mut tx = producer.begin().await.unwrap();
-    add_notice(&mut tx, "sync", 1).await.unwrap();
-    tx.commit().await.unwrap();
-    // The schema is still the administrator's; a role is dropped with what it granted.
-    roles.db.sql(&format!("REASSIGN OWNED BY {admin} TO current_user")).await;
-    roles.extra = Some(admin);
-    roles.close().await;
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sql::Dialect;
 use solid_notify::{Notice, NotifyDef, OutboxExt, Sweeper};
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::sending::eventually;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     an_edit_whose_version_cannot_be_stored_is_not_made,
@@ -14,11 +14,10 @@ on_each_database!(
     an_edit_by_sql_is_kept_once_by_two_sweepers,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_row_that_is_locked_delays_no_sweeper;
 
-    solid_notify_tests::on_each_server!(a_row_that_is_locked_delays_no_sweeper);
+    test_support::on_each_server!(a_row_that_is_locked_delays_no_sweeper);
 }
 
 /// Returns the author and the origin of each version of a definition, the latest first.
@@ -124,7 +123,6 @@ async fn an_edit_by_sql_is_kept_once_by_two_sweepers<D: Database>() {
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_row_that_is_locked_delays_no_sweeper<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: sqlx::Executor<'c, Database = D::Db>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Response, add_notice};
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     each_notice_is_in_one_view_with_its_status_in_words,

@@ -10,8 +10,8 @@ use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::faulty::{Fault, faulty, good};
-use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record, update};
+use test_support::faulty::{Fault, faulty, good};
+use test_support::sending::{Calls, add, definition, eventually, gated, reaches, record, update};
 
 #[tokio::test]
 async fn no_loop_ends_when_a_store_call_fails() {

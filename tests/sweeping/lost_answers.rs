@@ -12,32 +12,77 @@ use std::time::{Duration, Instant};
 use solid_notify::sql::Dialect;
 use solid_notify::{Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice};
 use solid_notify_core::error::FaultKind;
-use solid_notify_tests::proxy::{Proxy, Weather, Wire};
-use solid_notify_tests::sending::{Calls, eventually};
-use solid_notify_tests::{Database, TestDb};
 use sqlx::ConnectOptions;
 use sqlx::pool::PoolOptions;
+use test_support::proxy::{Proxy, Weather, Wire};
+use test_support::sending::{Calls, eventually};
+use test_support::{Database, TestDb};
 
-#[cfg(postgres)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_claims_whose_answer_is_lost_count_nothing() {
-    // The claim is one statement, committed before it is answered.
-    let (db, session) = postgres().await;
-    claims_whose_answer_is_lost_count_nothing(db, None, &session).await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_claims_whose_answer_is_lost_count_nothing() {
+        // The claim is one statement, committed before it is answered.
+        let (db, session) = postgres().await;
+        claims_whose_answer_is_lost_count_nothing(db, None, &session).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
+        let (db, session) = postgres().await;
+        commits_whose_answer_is_lost_are_not_reported_rolled_back(db, &session).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_calls_that_nothing_answers_end_by_their_time_out() {
+        let (db, session) = postgres().await;
+        calls_that_nothing_answers_end_by_their_time_out(db, &session).await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_claims_whose_answer_is_lost_count_nothing() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
-    claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mariadb_claims_whose_answer_is_lost_count_nothing() {
+        let db = TestDb::<test_support::MariaDb>::with_real_clock().await;
+        claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mariadb_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
+        let db = TestDb::<test_support::MariaDb>::with_real_clock().await;
+        commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mariadb_calls_that_nothing_answers_end_by_their_time_out() {
+        let db = TestDb::<test_support::MariaDb>::with_real_clock().await;
+        calls_that_nothing_answers_end_by_their_time_out(db, "").await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_claims_whose_answer_is_lost_count_nothing() {
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
-    claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mysql_claims_whose_answer_is_lost_count_nothing() {
+        let db = TestDb::<test_support::MySql>::with_real_clock().await;
+        claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mysql_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
+        let db = TestDb::<test_support::MySql>::with_real_clock().await;
+        commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mysql_calls_that_nothing_answers_end_by_their_time_out() {
+        let db = TestDb::<test_support::MySql>::with_real_clock().await;
+        calls_that_nothing_answers_end_by_their_time_out(db, "").await;
+    }
 }
 
 /// `commit` is how the claim is committed, where that is a call of its own.
@@ -110,27 +155,6 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
-    let (db, session) = postgres().await;
-    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, &session).await;
-}
-
-#[cfg(mariadb)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
-    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
-}
-
-#[cfg(mysql)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
-    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
-}
-
 async fn commits_whose_answer_is_lost_are_not_reported_rolled_back<D: Database>(db: TestDb<D>, session: &str) {
     let (far, _proxy, armed) = far(&db, Some("COMMIT"), session).await;
     db.outbox.define_if_missing(NotifyDef::new("job")).await.unwrap();
@@ -145,27 +169,6 @@ async fn commits_whose_answer_is_lost_are_not_reported_rolled_back<D: Database>(
     eventually("it is committed", async || db.outbox.find(id).await.unwrap().is_some()).await;
     far.pool().close().await;
     db.close().await;
-}
-
-#[cfg(postgres)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_calls_that_nothing_answers_end_by_their_time_out() {
-    let (db, session) = postgres().await;
-    calls_that_nothing_answers_end_by_their_time_out(db, &session).await;
-}
-
-#[cfg(mariadb)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_calls_that_nothing_answers_end_by_their_time_out() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
-    calls_that_nothing_answers_end_by_their_time_out(db, "").await;
-}
-
-#[cfg(mysql)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_calls_that_nothing_answers_end_by_their_time_out() {
-    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
-    calls_that_nothing_answers_end_by_their_time_out(db, "").await;
 }
 
 async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestDb<D>, session: &str) {
@@ -183,10 +186,9 @@ async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestD
     db.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(migrations_that_waited_too_long_change_nothing_and_fail: mariadb_migrations_that_waited_too_long_change_nothing_and_fail, mysql_migrations_that_waited_too_long_change_nothing_and_fail;);
+test_support::on_mysql_family!(migrations_that_waited_too_long_change_nothing_and_fail);
 
 /// The proxy makes a second of the minute that a migration waits for its turn.
-#[cfg(any(mariadb, mysql))]
 async fn migrations_that_waited_too_long_change_nothing_and_fail<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     let mut other = db.pool.acquire().await.unwrap();
@@ -205,9 +207,8 @@ async fn migrations_that_waited_too_long_change_nothing_and_fail<D: Database<Db 
 }
 
 /// A database, and what a session of another address needs to find its tables.
-#[cfg(postgres)]
-async fn postgres() -> (TestDb<solid_notify_tests::Postgres>, String) {
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+async fn postgres() -> (TestDb<test_support::Postgres>, String) {
+    let db = TestDb::<test_support::Postgres>::with_real_clock().await;
     let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
     (db, format!("&options[search_path]={schema}"))
 }

@@ -11,9 +11,9 @@ use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
-use solid_notify_tests::faulty::faulty;
-use solid_notify_tests::sending::{add, reaches};
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::faulty::faulty;
+use test_support::sending::{add, reaches};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     an_operation_that_cannot_be_audited_is_not_made,
@@ -26,11 +26,10 @@ on_each_database!(
     an_edited_dead_letter_is_sent_again_by_the_sweepers,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::a_purge_that_waits_leaves_what_has_failed_again;
 
-    solid_notify_tests::on_each_server!(a_purge_that_waits_leaves_what_has_failed_again);
+    test_support::on_each_server!(a_purge_that_waits_leaves_what_has_failed_again);
 }
 
 #[tokio::test]
@@ -275,7 +274,6 @@ async fn an_edited_dead_letter_is_sent_again_by_the_sweepers<D: Database>() {
 }
 
 /// A purge selects first and then deletes. It must not delete a notice that was revived in between.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_purge_that_waits_leaves_what_has_failed_again<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: sqlx::Executor<'c, Database = D::Db>,

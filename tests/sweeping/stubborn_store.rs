@@ -8,8 +8,8 @@ use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::faulty::{faulty, good};
-use solid_notify_tests::sending::{add, definition, eventually, reaches, record};
+use test_support::faulty::{faulty, good};
+use test_support::sending::{add, definition, eventually, reaches, record};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 

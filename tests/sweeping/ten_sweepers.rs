@@ -14,9 +14,9 @@ use solid_notify::{
     AnyOutbox, Failure, HandClock, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper,
 };
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{Calls, add, definition, eventually, record, update};
-use solid_notify_tests::{Database, TestDb};
+use test_support::memory::MemoryBackend;
+use test_support::sending::{Calls, add, definition, eventually, record, update};
+use test_support::{Database, TestDb};
 
 macro_rules! on_each_store {
     ($($case:ident),+ $(,)?) => {
@@ -32,11 +32,10 @@ macro_rules! on_each_store {
         on_each_store! { @on mysql, MySql, $($case)+ }
     };
     (@on $module:ident, $database:ident, $($case:ident)+) => {
-        #[cfg($module)]
         mod $module {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let db = super::TestDb::<solid_notify_tests::$database>::with_hand_clock().await;
+                let db = super::TestDb::<test_support::$database>::with_hand_clock().await;
                 super::$case(&db).await;
                 db.close().await;
             })+

@@ -5,8 +5,8 @@ use std::time::Duration;
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::error::FaultKind;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::faulty::{Fault, faulty};
-use solid_notify_tests::sending::{add, edit_by_hand, eventually, reaches, record};
+use test_support::faulty::{Fault, faulty};
+use test_support::sending::{add, edit_by_hand, eventually, reaches, record};
 
 #[tokio::test]
 async fn no_notice_ends_without_a_try_while_definitions_cannot_be_read() {

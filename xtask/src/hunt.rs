@@ -16,7 +16,7 @@ use test_servers::selection::Selection;
 /// The files that schedules reach, except those that only make texts or depend on a process's own clock.
 const REACHED: &str = "sweeper/src/claiming,sweeper/src/running,sweeper/src/settling,sweeper/src/background/lease.rs,\
 sweeper/src/background/health.rs,sweeper/src/definitions";
-const BUILD: [&str; 4] = ["-p", "solid-notify-tests", "--test", "schedules"];
+const BUILD: [&str; 4] = ["-p", "solid-notify-tests-schedules", "--test", "schedules"];
 const TEST: [&str; 1] = ["every_schedule_keeps_the_promises"];
 
 /// Makes the mutants, one at a time, and prints which schedule finds each first.

@@ -17,6 +17,7 @@ mod nightly;
 mod quick;
 mod revision;
 mod runs;
+mod selected;
 mod serve;
 mod step;
 mod suites;

@@ -79,16 +79,15 @@ pub(crate) fn chosen<'a>(all: &'a [Mutant], only: Option<&str>) -> Result<Vec<&'
 }
 
 /// The copy of the workspace and the servers that mutants are tested with.
-pub(crate) struct Bench<'a> {
+pub(crate) struct Bench {
     copy: Copy,
     provided: Provided,
-    selection: &'a Selection,
 }
 
-impl<'a> Bench<'a> {
+impl Bench {
     /// Copies the workspace and checks that each of these mutants can be made there.
-    pub(crate) fn set_up(selection: &'a Selection, chosen: &[&Mutant]) -> Result<Self> {
-        let bench = Self { copy: Copy::of_the_workspace()?, provided: provide(selection)?, selection };
+    pub(crate) fn set_up(selection: &Selection, chosen: &[&Mutant]) -> Result<Self> {
+        let bench = Self { copy: Copy::of_the_workspace()?, provided: provide(selection)? };
         for mutant in chosen {
             mutant
                 .taken_away(bench.copy.root())
@@ -166,7 +165,6 @@ impl<'a> Bench<'a> {
         } else {
             command.arg("--").args(filters);
         }
-        command.env("NOTIFY_TEST_DATABASES", self.selection.names());
         self.provided.describe_to(&mut command);
         let (outcome, printed) = printed_by(&mut command, limit)?;
         if interrupted() {

@@ -18,7 +18,6 @@ pub(crate) fn serve(selection: &Selection) -> Result<ExitCode> {
         // A quote within quotes, in the syntax of a shell.
         println!("export {variable}='{}'", url.replace('\'', r"'\''"));
     }
-    println!("export NOTIFY_TEST_DATABASES='{}'", selection.names());
     println!("# The servers stop with Ctrl-C.");
     std::io::stdout().flush()?;
     while !interrupted() {

@@ -19,7 +19,7 @@ pub(crate) struct Suite {
 const TOOLS: &[&str] = &["bench", "xtask", "tests/servers", "Cargo.lock"];
 
 /// All suites, in the order in which they run: those that fail fast first.
-pub(crate) const SUITES: [Suite; 13] = [
+pub(crate) const SUITES: [Suite; 14] = [
     suite("rules", &["--test", "rules"]),
     suite("units", &["--lib", "--bins"]),
     suite("conformance", &["--test", "conformance"]),
@@ -28,6 +28,7 @@ pub(crate) const SUITES: [Suite; 13] = [
     suite("sending", &["--test", "sending"]),
     suite("sweeping", &["--test", "sweeping", "--test", "alone"]),
     suite("channels", &["--test", "channels"]),
+    suite("receivers", &["--test", "receivers"]),
     suite(
         "program",
         &["--test", "program", "--test", "sessions", "--test", "demo", "--test", "serve", "--test", "terminal"],

@@ -13,6 +13,7 @@ use test_servers::provide::{Provided, provide};
 use test_servers::run::{CommandResult, cargo, run, target_dir, workspace_root};
 use test_servers::selection::{Database, Selection};
 
+use crate::selected::{check, with_deselected_skipped};
 use crate::step::Steps;
 use crate::suites::{SUITES, Suite};
 
@@ -22,6 +23,7 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
     let (built, prepared) = Prepared::of_arguments(selection, Lints::Allow, arguments)?;
     let Some(prepared) = prepared else { return Ok(ExitCode::from(built.code())) };
     if !arguments.is_empty() {
+        check(selection, all_packages("test"), &with_deselected_skipped(selection, arguments))?;
         return Ok(ExitCode::from(prepared.run_selected(arguments)?.code()));
     }
     let mut steps = Steps::default();
@@ -81,7 +83,7 @@ impl<'a> Prepared<'a> {
     /// Runs `cargo test` with these arguments. One run reports all failures.
     fn run_selected(&self, arguments: &[String]) -> Result<CommandResult> {
         let mut tests = self.command("test")?;
-        tests.arg("--no-fail-fast").args(with_deselected_filtered(self.selection, arguments));
+        tests.arg("--no-fail-fast").args(with_deselected_skipped(self.selection, arguments));
         if std::env::var_os(THREADS).is_none() {
             tests.env(THREADS, (TESTS_PER_CORE * cores()).min(MOST_TESTS).to_string());
         }
@@ -247,39 +249,3 @@ const REDIS_EXAMPLES: [&str; 3] = ["timed_once", "timed_runner", "repush"];
 
 /// Examples that need the feature of their name. `rabbitmq` needs a RabbitMQ at `AMQP_URL`.
 const WITH_FEATURES: [&str; 2] = ["rabbitmq", "webhook"];
-
-/// Filters out the tests that start a private server of a database that is not selected, whose
-/// programs may be missing. The test program counts them as filtered, not as passed.
-fn with_deselected_filtered(selection: &Selection, arguments: &[String]) -> Vec<String> {
-    let mut arguments = arguments.to_vec();
-    let deselected = |database| !selection.chosen.contains(&database);
-    for database in Database::ALL.into_iter().filter(|database| *database != Database::Sqlite && deselected(*database))
-    {
-        if !arguments.iter().any(|argument| argument == "--") {
-            arguments.push("--".to_owned());
-        }
-        arguments.extend(["--skip".to_owned(), format!("private_{database}")]);
-    }
-    arguments
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filtered(left_out: &[Database], arguments: &[&str]) -> String {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let chosen: Vec<_> = Database::ALL.into_iter().filter(|database| !left_out.contains(database)).collect();
-        with_deselected_filtered(&Selection::new(&chosen), &arguments).join(" ")
-    }
-
-    #[test]
-    fn a_deselected_database_starts_no_private_server_in_a_test() {
-        assert_eq!(filtered(&[Database::Sqlite], &["--test", "stores"]), "--test stores");
-        assert_eq!(filtered(&[Database::Mariadb], &["--test", "stores"]), "--test stores -- --skip private_mariadb");
-        assert_eq!(
-            filtered(&[Database::Postgres, Database::RedisCluster], &["--", "--nocapture"]),
-            "-- --nocapture --skip private_postgres --skip private_redis_cluster"
-        );
-    }
-}

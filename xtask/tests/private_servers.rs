@@ -1,8 +1,8 @@
 //! Tests of private servers: they respond, keep their data over a crash, and leave nothing behind.
 //!
 //! These tests need the installed programs and fail without them, naming what to install. `cargo
-//! xtask test` installs them where it can. The names begin with `private_postgres`, `private_mariadb`, `private_mysql`,
-//! `private_mail`, `private_redis`, `private_rabbitmq` and `private_nats`, because the task filters a deselected database's tests out by them.
+//! xtask test` installs them where it can. Their modules have the names of the servers, because the task filters a deselected server's
+//! tests out by them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,134 +14,176 @@ use test_servers::servers::{
     Durability, Ending, Server, exim, mariadb, mysql, nats, postgres, rabbitmq, redis, unstable,
 };
 
-#[test]
-fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
-    let server = postgres::start()?;
-    assert_eq!(server.url(), format!("postgres://postgres@127.0.0.1:{}/notify", server.port()));
-    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
-}
+mod on_postgres {
+    use super::*;
 
-#[test]
-fn private_mariadb_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
-    let server = mariadb::start()?;
-    assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify", server.port()));
-    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
-}
-
-#[test]
-fn private_mysql_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
-    let server = mysql::start()?;
-    assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", server.port()));
-    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
-}
-
-#[test]
-fn private_postgres_has_the_settings_that_its_durability_names() -> Result<()> {
-    let fast = postgres::start()?;
-    assert_eq!(fast.query("SHOW fsync")?, "off");
-    assert_eq!(fast.query("SHOW synchronous_commit")?, "on");
-    assert_eq!(fast.query("SHOW max_connections")?, "200");
-    assert_eq!(fast.query("SHOW max_prepared_transactions")?, "10");
-    let durable = postgres::start_with(Durability::Default)?;
-    assert_eq!(durable.query("SHOW fsync")?, "on");
-    Ok(())
-}
-
-#[test]
-fn private_mariadb_has_the_settings_that_its_durability_names() -> Result<()> {
-    let fast = mariadb::start()?;
-    assert_eq!(fast.query("SELECT @@innodb_flush_log_at_trx_commit")?, "2");
-    assert_eq!(fast.query("SELECT @@max_connections")?, "300");
-    let durable = mariadb::start_with(Durability::Default)?;
-    assert_eq!(durable.query("SELECT @@innodb_flush_log_at_trx_commit")?, "1");
-    Ok(())
-}
-
-#[test]
-fn private_mysql_has_the_settings_that_its_durability_names() -> Result<()> {
-    let fast = mysql::start()?;
-    let settings = "SELECT concat_ws(',', @@innodb_flush_log_at_trx_commit, @@sync_binlog, @@log_bin)";
-    assert_eq!(fast.query(settings)?, "2,0,1");
-    assert_eq!(fast.query("SELECT @@max_connections")?, "300");
-    let durable = mysql::start_with(Durability::Default)?;
-    assert_eq!(durable.query(settings)?, "1,1,1");
-    Ok(())
-}
-
-#[test]
-fn private_postgres_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("postgres")
-}
-
-#[test]
-fn private_mariadb_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("mariadb")
-}
-
-#[test]
-fn private_mysql_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("mysql")
-}
-
-#[test]
-fn private_mail_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("mail")
-}
-
-#[test]
-fn private_mail_listens_in_three_ways_restarts_and_cleans_up() -> Result<()> {
-    let mut server = exim::start()?;
-    let (directory, port) = (server.directory().to_owned(), server.port());
-    assert!(server.query("SELECT 1").is_err(), "it is no database");
-    let variables = exim::variables(&server);
-    for (name, address) in variables.iter().filter(|(name, _)| name.ends_with("URL")) {
-        let place = address.rsplit('@').next().and_then(|rest| rest.split('?').next()).context("no address")?;
-        TcpStream::connect(place).with_context(|| format!("{name} at {place}"))?;
+    #[test]
+    fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+        let server = postgres::start()?;
+        assert_eq!(server.url(), format!("postgres://postgres@127.0.0.1:{}/notify", server.port()));
+        server_answers_keeps_its_data_and_leaves_nothing_behind(server)
     }
-    let certificate = variables.iter().find(|(name, _)| *name == "SMTP_CERTIFICATE").context("no certificate")?;
-    assert!(std::fs::read_to_string(&certificate.1)?.starts_with("-----BEGIN CERTIFICATE-----"));
-    server.restart(Ending::Graceful)?;
-    server.restart(Ending::Kill)?;
-    server.stop()?;
-    nothing_is_left(&directory, port)
+
+    #[test]
+    fn private_postgres_has_the_settings_that_its_durability_names() -> Result<()> {
+        let fast = postgres::start()?;
+        assert_eq!(fast.query("SHOW fsync")?, "off");
+        assert_eq!(fast.query("SHOW synchronous_commit")?, "on");
+        assert_eq!(fast.query("SHOW max_connections")?, "200");
+        assert_eq!(fast.query("SHOW max_prepared_transactions")?, "10");
+        let durable = postgres::start_with(Durability::Default)?;
+        assert_eq!(durable.query("SHOW fsync")?, "on");
+        Ok(())
+    }
+
+    #[test]
+    fn private_postgres_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("postgres")
+    }
 }
 
-#[test]
-fn private_redis_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("redis")
+mod on_mariadb {
+    use super::*;
+
+    #[test]
+    fn private_mariadb_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+        let server = mariadb::start()?;
+        assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify", server.port()));
+        server_answers_keeps_its_data_and_leaves_nothing_behind(server)
+    }
+
+    #[test]
+    fn private_mariadb_has_the_settings_that_its_durability_names() -> Result<()> {
+        let fast = mariadb::start()?;
+        assert_eq!(fast.query("SELECT @@innodb_flush_log_at_trx_commit")?, "2");
+        assert_eq!(fast.query("SELECT @@max_connections")?, "300");
+        let durable = mariadb::start_with(Durability::Default)?;
+        assert_eq!(durable.query("SELECT @@innodb_flush_log_at_trx_commit")?, "1");
+        Ok(())
+    }
+
+    #[test]
+    fn private_mariadb_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("mariadb")
+    }
 }
 
-#[test]
-fn private_redis_comes_back_and_leaves_nothing_behind() -> Result<()> {
-    let mut server = redis::start()?;
-    let (directory, port) = (server.directory().to_owned(), server.port());
-    assert!(server.query("SELECT 1").is_err(), "it knows no SQL");
-    server.restart(Ending::Graceful)?;
-    server.restart(Ending::Kill)?;
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    server.stop()?;
-    nothing_is_left(&directory, port)
+mod on_mysql {
+    use super::*;
+
+    #[test]
+    fn private_mysql_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+        let server = mysql::start()?;
+        assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", server.port()));
+        server_answers_keeps_its_data_and_leaves_nothing_behind(server)
+    }
+
+    #[test]
+    fn private_mysql_has_the_settings_that_its_durability_names() -> Result<()> {
+        let fast = mysql::start()?;
+        let settings = "SELECT concat_ws(',', @@innodb_flush_log_at_trx_commit, @@sync_binlog, @@log_bin)";
+        assert_eq!(fast.query(settings)?, "2,0,1");
+        assert_eq!(fast.query("SELECT @@max_connections")?, "300");
+        let durable = mysql::start_with(Durability::Default)?;
+        assert_eq!(durable.query(settings)?, "1,1,1");
+        Ok(())
+    }
+
+    #[test]
+    fn private_mysql_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("mysql")
+    }
 }
 
-#[test]
-fn private_redis_cluster_is_complete_and_a_node_of_it_comes_back() -> Result<()> {
-    let mut cluster = redis::start_cluster()?;
-    assert_eq!(cluster.url().split(',').count(), 3);
-    let places: Vec<(PathBuf, u16)> =
-        cluster.nodes().iter().map(|node| (node.directory().to_owned(), node.port())).collect();
-    cluster.nodes()[1].restart(Ending::Kill)?;
-    drop(cluster);
-    places.iter().try_for_each(|(directory, port)| nothing_is_left(directory, *port))
+mod on_mail {
+    use super::*;
+
+    #[test]
+    fn private_mail_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("mail")
+    }
+
+    #[test]
+    fn private_mail_listens_in_three_ways_restarts_and_cleans_up() -> Result<()> {
+        let mut server = exim::start()?;
+        let (directory, port) = (server.directory().to_owned(), server.port());
+        assert!(server.query("SELECT 1").is_err(), "it is no database");
+        let variables = exim::variables(&server);
+        for (name, address) in variables.iter().filter(|(name, _)| name.ends_with("URL")) {
+            let place = address.rsplit('@').next().and_then(|rest| rest.split('?').next()).context("no address")?;
+            TcpStream::connect(place).with_context(|| format!("{name} at {place}"))?;
+        }
+        let certificate = variables.iter().find(|(name, _)| *name == "SMTP_CERTIFICATE").context("no certificate")?;
+        assert!(std::fs::read_to_string(&certificate.1)?.starts_with("-----BEGIN CERTIFICATE-----"));
+        server.restart(Ending::Graceful)?;
+        server.restart(Ending::Kill)?;
+        server.stop()?;
+        nothing_is_left(&directory, port)
+    }
 }
 
-#[test]
-fn private_rabbitmq_comes_back_and_leaves_nothing_behind() -> Result<()> {
-    broker_comes_back_and_leaves_nothing_behind(rabbitmq::start()?)
+mod on_redis {
+    use super::*;
+
+    #[test]
+    fn private_redis_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("redis")
+    }
+
+    #[test]
+    fn private_redis_comes_back_and_leaves_nothing_behind() -> Result<()> {
+        let mut server = redis::start()?;
+        let (directory, port) = (server.directory().to_owned(), server.port());
+        assert!(server.query("SELECT 1").is_err(), "it knows no SQL");
+        server.restart(Ending::Graceful)?;
+        server.restart(Ending::Kill)?;
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        server.stop()?;
+        nothing_is_left(&directory, port)
+    }
 }
 
-#[test]
-fn private_nats_comes_back_and_leaves_nothing_behind() -> Result<()> {
-    broker_comes_back_and_leaves_nothing_behind(nats::start()?)
+mod on_redis_cluster {
+    use super::*;
+
+    #[test]
+    fn private_redis_cluster_is_complete_and_a_node_of_it_comes_back() -> Result<()> {
+        let mut cluster = redis::start_cluster()?;
+        assert_eq!(cluster.url().split(',').count(), 3);
+        let places: Vec<(PathBuf, u16)> =
+            cluster.nodes().iter().map(|node| (node.directory().to_owned(), node.port())).collect();
+        cluster.nodes()[1].restart(Ending::Kill)?;
+        drop(cluster);
+        places.iter().try_for_each(|(directory, port)| nothing_is_left(directory, *port))
+    }
+}
+
+mod on_rabbitmq {
+    use super::*;
+
+    #[test]
+    fn private_rabbitmq_comes_back_and_leaves_nothing_behind() -> Result<()> {
+        broker_comes_back_and_leaves_nothing_behind(rabbitmq::start()?)
+    }
+
+    #[test]
+    fn private_rabbitmq_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("rabbitmq")
+    }
+}
+
+mod on_nats {
+    use super::*;
+
+    #[test]
+    fn private_nats_comes_back_and_leaves_nothing_behind() -> Result<()> {
+        broker_comes_back_and_leaves_nothing_behind(nats::start()?)
+    }
+
+    #[test]
+    fn private_nats_ends_with_a_process_that_is_killed() -> Result<()> {
+        ends_with_a_process_that_is_killed("nats")
+    }
 }
 
 fn broker_comes_back_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
@@ -151,16 +193,6 @@ fn broker_comes_back_and_leaves_nothing_behind(mut server: Server) -> Result<()>
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     server.stop()?;
     nothing_is_left(&directory, port)
-}
-
-#[test]
-fn private_rabbitmq_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("rabbitmq")
-}
-
-#[test]
-fn private_nats_ends_with_a_process_that_is_killed() -> Result<()> {
-    ends_with_a_process_that_is_killed("nats")
 }
 
 fn server_answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {

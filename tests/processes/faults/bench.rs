@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use solid_notify::sql::Dialect;
-use solid_notify_tests::proxy::Proxy;
 use sqlx::{ConnectOptions, Executor, Pool, Row};
 use test_servers::servers::{Server, mariadb, mysql, postgres};
+use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
 use crate::faults::injected::Fault;
@@ -329,7 +329,7 @@ impl Bench for MySql {
         FROM information_schema.innodb_tablestats WHERE name LIKE concat(database(), '/fault%')";
 
     async fn start(_directory: &Path) -> Self {
-        Self(Far::start(mysql::start, solid_notify_tests::prepare_mysql!("node")).await)
+        Self(Far::start(mysql::start, test_support::prepare_mysql!("node")).await)
     }
 
     fn url(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use solid_notify_tests::journal::Event;
+use test_support::journal::Event;
 
 use crate::faults::check::check;
 use crate::faults::evidence::{Evidence, Recorded, Row};

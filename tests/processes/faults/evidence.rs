@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use serde::Deserialize;
-use solid_notify_tests::journal::Event;
+use test_support::journal::Event;
 
 /// A row of history.
 #[derive(Debug, Clone)]

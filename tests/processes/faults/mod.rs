@@ -16,8 +16,7 @@ mod run;
 
 macro_rules! on_private_databases {
     ($($module:ident, $bench:ident;)+) => {
-        $(#[cfg($module)]
-        mod $module {
+        $(mod $module {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn every_committed_notice_ends_despite_faults() {
                 crate::faults::phases::all::<crate::faults::bench::$bench>().await;

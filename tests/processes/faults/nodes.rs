@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use solid_notify_tests::journal::{Event, Journal};
+use test_support::journal::{Event, Journal};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
@@ -41,7 +41,7 @@ impl Nodes {
     pub fn new(directory: &Path, url: String) -> Self {
         let wrong_clock = directory.join("wrong_clock.so");
         if Fault::WrongClocks.is_possible() {
-            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/processes/faults/wrong_clock.c");
+            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/faults/wrong_clock.c");
             let mut compiler = std::process::Command::new("cc");
             compiler.args(["-shared", "-fPIC", "-o"]).arg(&wrong_clock).arg(source);
             assert!(compiler.status().expect("a C compiler, which SQLite needs, too").success());

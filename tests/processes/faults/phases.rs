@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
-use solid_notify_tests::journal::Event;
+use test_support::journal::Event;
 
 use crate::faults::bench::Bench;
 use crate::faults::check::check;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify::{NewNotice, NotifyDef, Outbox};
-use solid_notify_tests::journal::{Event, Journal, Reader};
 use sqlx::Pool;
 use sqlx::pool::PoolOptions;
 use tempfile::TempDir;
+use test_support::journal::{Event, Journal, Reader};
 use tokio::sync::Mutex;
 
 use crate::faults::bench::Bench;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-solid_notify_tests::on_each_server!(frozen_process_in_a_transaction_lets_its_rows_go);
+test_support::on_each_server!(frozen_process_in_a_transaction_lets_its_rows_go);
 
 /// A trigger delays the claim until the process is frozen. Then the server executes the claim, and the COMMIT never comes. It
 /// has locked the notices and the row of the limit.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, add_notice, add_notices};
-use solid_notify_tests::sending::{Calls, PATIENCE, eventually};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{ConnectOptions, Pool, Row};
 use tempfile::TempDir;
+use test_support::sending::{Calls, PATIENCE, eventually};
+use test_support::{Database, TestDb, on_each_database};
 use tokio::process::Command;
 
 on_each_database!(
@@ -28,7 +28,6 @@ on_each_database!(
     processes_killed_before_their_alerts_lose_and_repeat_none,
 );
 
-#[cfg(any(postgres, mariadb))]
 mod frozen;
 
 const SIGABRT: i32 = 6;
@@ -246,7 +245,6 @@ impl Child {
     }
 
     /// Sends it a signal.
-    #[cfg(any(postgres, mariadb))]
     fn signal(&self, name: &str) {
         let pid = self.0.lock().unwrap().id().expect("a process that runs").to_string();
         assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
@@ -351,7 +349,7 @@ trait Reading: Database {
 
 macro_rules! reading {
     ($($database:ident: |$pool:ident| $more:expr;)+) => {
-        $(impl Reading for solid_notify_tests::$database {
+        $(impl Reading for test_support::$database {
             async fn numbers(pool: &Pool<Self::Db>, sql: &str) -> Vec<Vec<i64>> {
                 let rows = sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).fetch_all(pool).await.unwrap();
                 let row = |row: &<Self::Db as sqlx::Database>::Row| {

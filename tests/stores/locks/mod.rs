@@ -3,13 +3,10 @@
 mod statements;
 mod sweepers;
 
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::sql::Dialect;
-#[cfg(any(postgres, mariadb, mysql))]
-use solid_notify_tests::{Database, TestDb};
+use test_support::{Database, TestDb};
 
 /// Begins a transaction that holds the locks of `sql`.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn lock<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Transaction<'static, D::Db> {
     let mut other = db.pool.begin().await.unwrap();
     D::Db::script(&mut other, sql.to_owned().into()).await.unwrap();

@@ -1,5 +1,4 @@
 //! Rows that others lock: no statement of the store waits for them, and no statement is left running after a time-out.
-#![cfg(any(postgres, mariadb, mysql))]
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,19 +11,16 @@ use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, succeed};
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(mysql)]
-use solid_notify_tests::MySql;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::sending::eventually;
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::MariaDb;
+use test_support::MySql;
+use test_support::Postgres;
+use test_support::sending::eventually;
+use test_support::{Database, TestDb};
 
 use super::lock;
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     a_locked_row_keeps_no_other_lease_from_being_extended,
     a_locked_row_holds_back_the_next_one_of_its_key,
     notice_stays_due_while_the_one_in_front_of_it_is_locked,
@@ -362,34 +358,43 @@ where
     db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_call_that_timed_out_leaves_nothing_running_on_postgres() {
-    // The server shows only the beginning of a long statement.
-    a_call_that_timed_out_leaves_nothing_running::<Postgres>(
-        "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-         WHERE NOT l.granted AND a.datname = current_database() AND a.query LIKE 'SELECT id, name, handler%'
-         AND pg_blocking_pids(a.pid) && ARRAY(SELECT pid FROM pg_locks WHERE granted AND relation = 'notify_def'::regclass)",
-    )
-    .await;
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_timed_out_leaves_nothing_running_on_postgres() {
+        // The server shows only the beginning of a long statement.
+        a_call_that_timed_out_leaves_nothing_running::<Postgres>(
+            "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+             WHERE NOT l.granted AND a.datname = current_database() AND a.query LIKE 'SELECT id, name, handler%'
+             AND pg_blocking_pids(a.pid) && ARRAY(SELECT pid FROM pg_locks WHERE granted AND relation = 'notify_def'::regclass)",
+        )
+        .await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_call_that_timed_out_leaves_nothing_running_on_mariadb() {
-    a_call_that_timed_out_leaves_nothing_running::<MariaDb>(
-        "SELECT 1 FROM information_schema.processlist
-         WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = ? FOR UPDATE%'",
-    )
-    .await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_timed_out_leaves_nothing_running_on_mariadb() {
+        a_call_that_timed_out_leaves_nothing_running::<MariaDb>(
+            "SELECT 1 FROM information_schema.processlist
+             WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = ? FOR UPDATE%'",
+        )
+        .await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn a_call_that_timed_out_leaves_nothing_running_on_mysql() {
-    a_call_that_timed_out_leaves_nothing_running::<MySql>(
-        "SELECT 1 FROM information_schema.processlist
-         WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = % FOR UPDATE%'",
-    )
-    .await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_timed_out_leaves_nothing_running_on_mysql() {
+        a_call_that_timed_out_leaves_nothing_running::<MySql>(
+            "SELECT 1 FROM information_schema.processlist
+             WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = % FOR UPDATE%'",
+        )
+        .await;
+    }
 }

@@ -1,6 +1,5 @@
 //! Another session holds a lock, and all other work goes on: a row locked by an open transaction, a slow or refused
 //! statement of one definition, a burst of acks, a frozen process.
-#![cfg(any(postgres, mariadb))]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -9,14 +8,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use solid_notify::{AckResult, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{add, definition, eventually, reaches};
-use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::log::Log;
+use test_support::sending::{add, definition, eventually, reaches};
+use test_support::{Database, TestDb};
 
 use super::lock;
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     locked_scheduled_definition_stops_no_other,
     locked_built_in_definition_stops_no_other,
     locked_limit_stops_no_other_and_is_reported,

@@ -1,13 +1,12 @@
 //! Migrating an existing schema: which rights it needs, which schema it finds, and how long it waits for locks. The tables that
 //! migrations make are tested in `tables.rs`.
-#![cfg(any(postgres, mariadb))]
 
 use std::time::Duration;
 
 use solid_notify::{Error, Outbox};
 use solid_notify_core::error::FaultKind;
-use solid_notify_tests::TestDb;
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use test_support::TestDb;
 
 /// Longer than a migration waits for locks.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -17,14 +16,13 @@ fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Store(store) if store.kind == FaultKind::Conflict) && text.contains("try again")
 }
 
-#[cfg(postgres)]
 mod on_postgres {
     use std::str::FromStr;
 
-    use solid_notify_tests::Postgres;
-    use solid_notify_tests::databases::{Cleanup, fresh_name, server_url};
     use sqlx::PgPool;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use test_support::Postgres;
+    use test_support::databases::{Cleanup, fresh_name, server_url};
 
     use super::*;
 
@@ -138,11 +136,10 @@ mod on_postgres {
     }
 }
 
-#[cfg(mariadb)]
 mod on_mariadb {
-    use solid_notify_tests::MariaDb;
-    use solid_notify_tests::databases::Cleanup;
     use sqlx::mysql::MySqlPoolOptions;
+    use test_support::MariaDb;
+    use test_support::databases::Cleanup;
 
     use super::*;
 

@@ -9,11 +9,11 @@ use serde_json::Value;
 use solid_notify::sql::Dialect;
 use solid_notify::{NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Receipt, Status};
 use solid_notify::{add_notice, add_notices};
-use solid_notify_tests::databases::Cleanup;
-use solid_notify_tests::sending::definition;
-use solid_notify_tests::shell::Shell;
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Pool};
+use test_support::databases::Cleanup;
+use test_support::sending::definition;
+use test_support::shell::Shell;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     ten_processes_can_migrate_at_once,
@@ -137,12 +137,22 @@ async fn ten_processes_can_migrate_at_once<D: Database<Db: Sql>>() {
     ten_migrate(db, options).await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn ten_processes_that_do_not_wait_for_locks_can_migrate_at_once_on_sqlite() {
-    let db = Empty::<solid_notify_tests::Sqlite>::new().await;
-    let options = (*db.pool.connect_options()).clone().busy_timeout(Duration::ZERO);
-    ten_migrate(db, options).await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn ten_processes_that_do_not_wait_for_locks_can_migrate_at_once_on_sqlite() {
+        let db = Empty::<test_support::Sqlite>::new().await;
+        let options = (*db.pool.connect_options()).clone().busy_timeout(Duration::ZERO);
+        ten_migrate(db, options).await;
+    }
+
+    #[tokio::test]
+    async fn readers_do_not_wait_for_writers_on_sqlite() {
+        let db = TestDb::<test_support::Sqlite>::with_real_clock().await;
+        assert_eq!(<sqlx::Sqlite as Sql>::texts(&db.pool, "PRAGMA journal_mode").await, ["wal"]);
+        db.close().await;
+    }
 }
 
 async fn ten_migrate<D: Database<Db: Sql>>(
@@ -192,10 +202,9 @@ async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>(
     db.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
+test_support::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up, texts_are_kept_where_the_default_is_latin1);
 
 /// DDL is committed statement by statement there.
-#[cfg(any(mariadb, mysql))]
 async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql>>() {
     let db = Empty::<D>::new().await;
     let outbox = Outbox::new(db.pool.clone());
@@ -355,17 +364,6 @@ async fn a_notice_that_is_added_in_another_time_zone_is_due_at_once<D: Database<
     db.close().await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn readers_do_not_wait_for_writers_on_sqlite() {
-    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
-    assert_eq!(<sqlx::Sqlite as Sql>::texts(&db.pool, "PRAGMA journal_mode").await, ["wal"]);
-    db.close().await;
-}
-
-solid_notify_tests::on_mysql_family!(texts_are_kept_where_the_default_is_latin1: texts_are_kept_where_the_default_is_latin1_on_mariadb, texts_are_kept_where_the_default_is_latin1_on_mysql;);
-
-#[cfg(any(mariadb, mysql))]
 async fn texts_are_kept_where_the_default_is_latin1<D: Database<Db = sqlx::MySql>>() {
     use solid_notify::Failure;
     let text = "Grüße, 東京 😀";

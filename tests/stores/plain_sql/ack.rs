@@ -6,8 +6,8 @@ use solid_notify::operate::AuditFilter;
 use solid_notify::{NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{reaches, record};
-use solid_notify_tests::{TestDb, on_each_database};
+use test_support::sending::{reaches, record};
+use test_support::{TestDb, on_each_database};
 
 use super::statement::Plain;
 

@@ -1,25 +1,22 @@
 //! Notices added by plain SQL, as people, triggers and other languages do: typed into the client programs of the databases.
 //!
-//! This file has the cases of every database; cases of a single one are in the module of its name.
+//! This file has the cases of every database; cases of PostgreSQL and of SQLite are in the modules of their names, those of MySQL and MariaDB
+//! in `sessions`.
 
 mod ack;
-#[cfg(any(mariadb, mysql))]
-mod on_mysql;
-#[cfg(postgres)]
 mod on_postgres;
-#[cfg(sqlite)]
 mod on_sqlite;
+mod sessions;
 mod statement;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::{Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_tests::sending::{Calls, definition, eventually};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Executor};
+use test_support::sending::{Calls, definition, eventually};
+use test_support::{Database, TestDb, on_each_database};
 
 use statement::{Add, Plain};
 
@@ -38,11 +35,10 @@ on_each_database!(
     a_definition_that_encrypts_refuses_a_plaintext,
 );
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(a_notice_that_covers_a_change_is_not_claimed_before_its_commit);
+    test_support::on_each_server!(a_notice_that_covers_a_change_is_not_claimed_before_its_commit);
 }
 
 /// The notices that are there, sent or not, oldest first.
@@ -276,7 +272,6 @@ async fn a_key_unique_until_claimed_is_free_after_the_claim<D: Plain>() {
 }
 
 /// Its handler would not see the changes of the transaction. (SQLite has one writer: the claim would wait.)
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Plain>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,

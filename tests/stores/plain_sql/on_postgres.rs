@@ -1,9 +1,9 @@
 //! Cases of Postgres alone: search paths, and roles with few rights.
 
 use solid_notify::Outbox;
-use solid_notify_tests::databases::Cleanup;
-use solid_notify_tests::shell::Shell;
-use solid_notify_tests::{Postgres, TestDb};
+use test_support::databases::Cleanup;
+use test_support::shell::Shell;
+use test_support::{Postgres, TestDb};
 
 use super::{notices, with_sync};
 

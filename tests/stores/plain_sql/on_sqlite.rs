@@ -1,7 +1,7 @@
 //! Cases of SQLite alone: conflict clauses of the outer statement, which reach into triggers; values of any type.
 
 use solid_notify::NotifyDef;
-use solid_notify_tests::{Sqlite, TestDb};
+use test_support::{Sqlite, TestDb};
 
 use super::statement::Plain;
 use super::{notices, with_sync};

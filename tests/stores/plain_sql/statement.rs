@@ -1,6 +1,6 @@
 //! The statements that add a notice, in the words of each database.
 
-use solid_notify_tests::{Database, MariaDb, MySql, Postgres, Sqlite};
+use test_support::{Database, MariaDb, MySql, Postgres, Sqlite};
 
 /// A notice to be added.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Each look into the audit finds its entries by an index, with the statistics of an empty table and of a filled one.
 
 use solid_notify_sql::statement_texts;
-use solid_notify_tests::{Database, TestDb, on_each_database};
+use test_support::{Database, TestDb, on_each_database};
 
 use super::{Access, Plans, our_connection};
 

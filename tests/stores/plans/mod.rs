@@ -11,8 +11,8 @@ use serde_json::Value;
 use solid_notify::NotifyDef;
 use solid_notify::sql::Dialect;
 use solid_notify_sql::{SessionLimits, statement_texts};
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Row};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(no_statement_reads_or_sorts_a_table_of_notices);
 
@@ -327,10 +327,9 @@ async fn our_connection<D: Database<Db: Plans>>(db: &TestDb<D>) -> <D::Db as sql
     conn
 }
 
-solid_notify_tests::on_mysql_family!(batches_find_their_rows_by_their_ids_in_small_tables: batches_find_their_rows_by_their_ids_in_small_tables_on_mariadb, batches_find_their_rows_by_their_ids_in_small_tables_on_mysql;);
+test_support::on_mysql_family!(batches_find_their_rows_by_their_ids_in_small_tables);
 
 /// The optimizer would walk a small table row by row, and lock, and wait for, rows that are not in the batch.
-#[cfg(any(mariadb, mysql))]
 async fn batches_find_their_rows_by_their_ids_in_small_tables<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use solid_notify::{Error, FirstAttempt, NoticeTx, add_notice};
-use solid_notify_tests::{Database, on_each_database};
+use test_support::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, row, run};
 

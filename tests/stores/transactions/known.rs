@@ -1,30 +1,24 @@
 //! Notices of definitions whose ids this process has just read: they are added without a look-up, and the insert itself detects
 //! whether the transaction is still open.
 
-#[cfg(any(postgres, mariadb, mysql))]
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::NewNotice;
 use solid_notify::{Error, NotifyDef, add_notice};
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::{Database, on_each_database};
+use test_support::MariaDb;
+use test_support::Postgres;
+use test_support::{Database, on_each_database};
 
 use super::{Scene, Sql};
-#[cfg(any(postgres, mariadb, mysql))]
 use super::{hook, run};
 
 on_each_database!(a_definition_that_was_just_read_is_not_looked_up, an_edit_of_this_process_is_known_at_once,);
 
-#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::*;
 
-    solid_notify_tests::on_each_server!(an_error_behind_a_seen_insert_is_found_out);
+    test_support::on_each_server!(an_error_behind_a_seen_insert_is_found_out);
 }
 
 impl<D: Database<Db: Sql>> Scene<D> {
@@ -89,7 +83,6 @@ async fn an_edit_of_this_process_is_known_at_once<D: Database<Db: Sql>>() {
 }
 
 /// The error may be of the application's own statement, or of a later notice.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn an_error_behind_a_seen_insert_is_found_out<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::known().await;
     let postgres = <D::Db as sqlx::Database>::NAME == "PostgreSQL";
@@ -112,54 +105,58 @@ async fn an_error_behind_a_seen_insert_is_found_out<D: Database<Db: Sql>>() {
     scene.db.close().await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_commit_behind_a_raw_rollback_says_so_on_postgres() {
-    let scene = Scene::<Postgres>::known().await;
-    let mut tx = scene.begin().await;
-    scene.work(&mut tx, 1).await;
-    run::<Postgres>(&mut tx, "ROLLBACK").await.unwrap();
-    // It is committed by itself, as Postgres does it with every statement from now on.
-    add_notice(&mut tx, "sync", 2).await.unwrap();
-    assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
-    scene.ends_with_rows(&[2], &[]).await;
-}
+mod on_postgres {
+    use super::*;
 
-/// An insert cannot detect a lost transaction in which nothing was written, and it need not where nothing was done in it.
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_transaction_that_only_read_can_add_on_postgres() {
-    let scene = Scene::<Postgres>::known().await;
-    for (k, reads) in [(1, false), (2, true)] {
+    #[tokio::test]
+    async fn a_commit_behind_a_raw_rollback_says_so_on_postgres() {
+        let scene = Scene::<Postgres>::known().await;
         let mut tx = scene.begin().await;
-        if reads {
-            run::<Postgres>(&mut tx, "SELECT 1").await.unwrap();
-        }
-        add_notice(&mut tx, "sync", k).await.unwrap();
-        add_notice(&mut tx, "sync", 10 * k).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-    scene.ends_with_rows(&[1, 2, 10, 20], &[]).await;
-}
-
-/// Otherwise it would be committed by itself, also when the work is rolled back.
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_notice_is_refused_without_an_open_transaction_on_mariadb() {
-    let scene = Scene::<MariaDb>::known().await;
-    for end in ["ROLLBACK", "COMMIT"] {
-        let mut tx = scene.begin().await;
-        run::<MariaDb>(&mut tx, end).await.unwrap();
-        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+        scene.work(&mut tx, 1).await;
+        run::<Postgres>(&mut tx, "ROLLBACK").await.unwrap();
+        // It is committed by itself, as Postgres does it with every statement from now on.
+        add_notice(&mut tx, "sync", 2).await.unwrap();
         assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
+        scene.ends_with_rows(&[2], &[]).await;
     }
-    scene.ends_with(&[]).await;
+
+    /// An insert cannot detect a lost transaction in which nothing was written, and it need not where nothing was done in it.
+    #[tokio::test]
+    async fn a_transaction_that_only_read_can_add_on_postgres() {
+        let scene = Scene::<Postgres>::known().await;
+        for (k, reads) in [(1, false), (2, true)] {
+            let mut tx = scene.begin().await;
+            if reads {
+                run::<Postgres>(&mut tx, "SELECT 1").await.unwrap();
+            }
+            add_notice(&mut tx, "sync", k).await.unwrap();
+            add_notice(&mut tx, "sync", 10 * k).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        scene.ends_with_rows(&[1, 2, 10, 20], &[]).await;
+    }
 }
 
-solid_notify_tests::on_mysql_family!(a_session_without_autocommit_can_add: a_session_without_autocommit_can_add_on_mariadb, a_session_without_autocommit_can_add_on_mysql;);
+mod on_mariadb {
+    use super::*;
+
+    /// Otherwise it would be committed by itself, also when the work is rolled back.
+    #[tokio::test]
+    async fn a_notice_is_refused_without_an_open_transaction_on_mariadb() {
+        let scene = Scene::<MariaDb>::known().await;
+        for end in ["ROLLBACK", "COMMIT"] {
+            let mut tx = scene.begin().await;
+            run::<MariaDb>(&mut tx, end).await.unwrap();
+            assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+            assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
+        }
+        scene.ends_with(&[]).await;
+    }
+}
+
+test_support::on_mysql_family!(a_session_without_autocommit_can_add);
 
 /// Such a session begins a new transaction when one has ended. The insert cannot detect that, so it uses another check.
-#[cfg(any(mariadb, mysql))]
 async fn a_session_without_autocommit_can_add<D: Database<Db = sqlx::MySql>>() {
     let scene = Scene::<D>::known().await;
     let mut tx = scene.begin().await;

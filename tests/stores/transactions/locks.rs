@@ -1,23 +1,20 @@
 //! Lock waits: operators never wait for an open business transaction, a batch of outcomes never for a locked row.
 //! And settings of the application's connections that ours must share.
-#![cfg(any(postgres, mariadb, mysql))]
 
 use std::time::Duration;
 
-#[cfg(any(mariadb, mysql))]
 use solid_notify::NotifyDef;
 use solid_notify::definition::Updated;
 use solid_notify::{Error, add_notice};
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
-use solid_notify_tests::Database;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
+use test_support::Database;
+use test_support::Postgres;
 
 use super::{SOON, Scene, Sql, run};
 
-solid_notify_tests::on_each_server!(
+test_support::on_each_server!(
     an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
     operator_can_define_a_name_that_an_open_transaction_did_not_find,
     an_outcome_whose_row_others_lock_is_left_for_later,
@@ -100,9 +97,8 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 
-solid_notify_tests::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used: a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb, a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mysql;);
+test_support::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used);
 
-#[cfg(any(mariadb, mysql))]
 async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<Db = sqlx::MySql>>() {
     let scene = Scene::<D>::new(2).await;
     let mut conn = scene.db.pool.acquire().await.unwrap();
@@ -136,34 +132,37 @@ async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<
     scene.ends_with(&[1]).await;
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_late_search_path_holds_for_our_connections_too_on_postgres() {
-    use std::str::FromStr;
-    use std::sync::Arc;
+mod on_postgres {
+    use super::*;
 
-    use solid_notify::{FirstAttempt, Outbox};
-    use solid_notify_tests::databases::server_url;
-    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-    use sqlx::{AssertSqlSafe, Executor};
+    #[tokio::test]
+    async fn a_late_search_path_holds_for_our_connections_too_on_postgres() {
+        use std::str::FromStr;
+        use std::sync::Arc;
 
-    let scene = Scene::<Postgres>::new(1).await;
-    let path = "SELECT set_config('search_path', current_schema(), false)";
-    let path: String = sqlx::query_scalar(path).fetch_one(&scene.db.pool).await.unwrap();
-    let options = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
-        let set = AssertSqlSafe(format!("SET search_path TO {path}"));
-        Box::pin(async move { conn.execute(set).await.map(|_| ()) })
-    });
-    let options = options.connect_with(PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap());
-    let outbox = Outbox::new(options.await.unwrap());
-    let sent = Arc::default();
-    let sweeper = super::sweeper(&outbox, &sent).await;
-    let mut tx = outbox.begin().await.unwrap();
-    let added = scene.work(&mut tx, 1).await;
-    tx.commit().await.unwrap();
-    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
-    assert_eq!(*sent.lock().unwrap(), [1]);
-    sweeper.shutdown().await;
-    outbox.pool().close().await;
-    scene.ends_with_rows(&[], &[1]).await;
+        use solid_notify::{FirstAttempt, Outbox};
+        use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+        use sqlx::{AssertSqlSafe, Executor};
+        use test_support::databases::server_url;
+
+        let scene = Scene::<Postgres>::new(1).await;
+        let path = "SELECT set_config('search_path', current_schema(), false)";
+        let path: String = sqlx::query_scalar(path).fetch_one(&scene.db.pool).await.unwrap();
+        let options = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
+            let set = AssertSqlSafe(format!("SET search_path TO {path}"));
+            Box::pin(async move { conn.execute(set).await.map(|_| ()) })
+        });
+        let options = options.connect_with(PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap());
+        let outbox = Outbox::new(options.await.unwrap());
+        let sent = Arc::default();
+        let sweeper = super::super::sweeper(&outbox, &sent).await;
+        let mut tx = outbox.begin().await.unwrap();
+        let added = scene.work(&mut tx, 1).await;
+        tx.commit().await.unwrap();
+        assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
+        assert_eq!(*sent.lock().unwrap(), [1]);
+        sweeper.shutdown().await;
+        outbox.pool().close().await;
+        scene.ends_with_rows(&[], &[1]).await;
+    }
 }

@@ -2,31 +2,23 @@
 
 use std::sync::atomic::Ordering;
 
-#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::Error;
 use solid_notify::FirstAttempt;
-#[cfg(any(sqlite, postgres, mariadb, mysql))]
 use solid_notify::add_notice;
-#[cfg(any(sqlite, postgres, mariadb, mysql))]
 use solid_notify_core::error::FaultKind;
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
-#[cfg(mysql)]
-use solid_notify_tests::MySql;
-#[cfg(postgres)]
-use solid_notify_tests::Postgres;
-use solid_notify_tests::{Database, on_each_database};
+use test_support::MariaDb;
+use test_support::MySql;
+use test_support::Postgres;
+use test_support::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, run};
 
 on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed, ack_or_nack_needs_a_transaction,);
 
-#[cfg(any(postgres, mariadb, mysql))]
 fn is_lost(result: Result<(), Error>) -> bool {
     matches!(result, Err(Error::TransactionLost { .. }))
 }
 
-#[cfg(any(sqlite, postgres, mariadb, mysql))]
 fn kind(result: Result<(), solid_notify::Error>) -> Option<FaultKind> {
     match result {
         Err(solid_notify::Error::Store(error)) => Some(error.kind),
@@ -64,7 +56,6 @@ async fn ack_or_nack_needs_a_transaction<D: Database<Db: Sql>>() {
 }
 
 /// An error that does not abort the transaction: everything depends on its commit alone.
-#[cfg(any(sqlite, mariadb, mysql))]
 async fn ignored_error_changes_nothing<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(2).await;
     for (k, commits) in [(1, true), (2, false)] {
@@ -84,61 +75,156 @@ async fn ignored_error_changes_nothing<D: Database<Db: Sql>>() {
     scene.ends_with(&[1]).await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn ignored_error_changes_nothing_on_sqlite() {
-    ignored_error_changes_nothing::<solid_notify_tests::Sqlite>().await;
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn ignored_error_changes_nothing_on_sqlite() {
+        ignored_error_changes_nothing::<test_support::Sqlite>().await;
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_a_constraint_refuses_sends_nothing_on_sqlite() {
+        a_commit_that_a_constraint_refuses_sends_nothing::<test_support::Sqlite>().await;
+    }
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn ignored_error_changes_nothing_on_mariadb() {
-    ignored_error_changes_nothing::<MariaDb>().await;
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn ignored_error_changes_nothing_on_mariadb() {
+        ignored_error_changes_nothing::<MariaDb>().await;
+    }
+
+    /// Otherwise it would be committed by itself, also when the work is rolled back.
+    #[tokio::test]
+    async fn a_notice_is_refused_where_no_transaction_is_open_any_more_on_mariadb() {
+        let scene = Scene::<MariaDb>::new(2).await;
+        for end in ["ROLLBACK", "COMMIT"] {
+            let mut tx = scene.begin().await;
+            run::<MariaDb>(&mut tx, end).await.unwrap();
+            assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+            assert!(is_lost(tx.commit().await));
+            let mut tx = scene.db.pool.begin().await.unwrap();
+            run::<MariaDb>(&mut tx, end).await.unwrap();
+            assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+        }
+        scene.ends_with(&[]).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_killed_commits_nothing_on_mariadb() {
+        a_connection_that_was_killed_commits_nothing::<MariaDb>(
+            "SELECT CAST(connection_id() AS signed)",
+            |id| format!("KILL {id}"),
+            |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
+        )
+        .await;
+    }
 }
 
-#[cfg(mysql)]
-#[tokio::test]
-async fn ignored_error_changes_nothing_on_mysql() {
-    ignored_error_changes_nothing::<MySql>().await;
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn ignored_error_changes_nothing_on_mysql() {
+        ignored_error_changes_nothing::<MySql>().await;
+    }
+
+    /// MySQL does not report whether a transaction is open, so the notice is committed by itself.
+    #[tokio::test]
+    async fn a_commit_behind_a_raw_rollback_says_so_on_mysql() {
+        let scene = Scene::<MySql>::swept(1).await;
+        let mut tx = scene.begin().await;
+        scene.work(&mut tx, 1).await;
+        run::<MySql>(&mut tx, "ROLLBACK").await.unwrap();
+        add_notice(&mut tx, "sync", 2).await.unwrap();
+        assert!(is_lost(tx.commit().await));
+        scene.ends_with_rows(&[2], &[]).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_killed_commits_nothing_on_mysql() {
+        a_connection_that_was_killed_commits_nothing::<MySql>(
+            "SELECT CAST(connection_id() AS signed)",
+            |id| format!("KILL {id}"),
+            |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
+        )
+        .await;
+    }
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn ignored_error_is_detected_by_the_commit_on_postgres() {
-    let scene = Scene::<Postgres>::swept(1).await;
-    let mut tx = scene.begin().await;
-    let added = scene.work(&mut tx, 1).await;
-    let ran = hook(&mut tx);
-    run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
-    assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::Store(_))));
-    assert!(is_lost(tx.commit().await));
-    assert!(!ran.load(Ordering::Relaxed));
-    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+mod on_postgres {
+    use super::*;
 
-    // sqlx's own commit says Ok of the same.
-    let mut tx = scene.db.pool.begin().await.unwrap();
-    scene.work(&mut tx, 2).await;
-    run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
-    tx.commit().await.unwrap();
+    #[tokio::test]
+    async fn ignored_error_is_detected_by_the_commit_on_postgres() {
+        let scene = Scene::<Postgres>::swept(1).await;
+        let mut tx = scene.begin().await;
+        let added = scene.work(&mut tx, 1).await;
+        let ran = hook(&mut tx);
+        run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
+        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::Store(_))));
+        assert!(is_lost(tx.commit().await));
+        assert!(!ran.load(Ordering::Relaxed));
+        assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
 
-    // A savepoint confines it.
-    let mut tx = scene.begin().await;
-    let mut inner = tx.begin().await.unwrap();
-    let inner_ran = hook(&mut inner);
-    let gone = scene.work(&mut inner, 3).await;
-    run::<Postgres>(&mut inner, "SELECT 1 / 0").await.unwrap_err();
-    inner.commit().await.unwrap_err();
-    let kept = scene.work(&mut tx, 4).await;
-    tx.commit().await.unwrap();
-    assert!(!inner_ran.load(Ordering::Relaxed));
-    assert_eq!(gone.first_attempt(SOON).await, FirstAttempt::RolledBack);
-    assert_eq!(kept.first_attempt(SOON).await, FirstAttempt::Succeeded);
-    scene.ends_with(&[4]).await;
+        // sqlx's own commit says Ok of the same.
+        let mut tx = scene.db.pool.begin().await.unwrap();
+        scene.work(&mut tx, 2).await;
+        run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
+        tx.commit().await.unwrap();
+
+        // A savepoint confines it.
+        let mut tx = scene.begin().await;
+        let mut inner = tx.begin().await.unwrap();
+        let inner_ran = hook(&mut inner);
+        let gone = scene.work(&mut inner, 3).await;
+        run::<Postgres>(&mut inner, "SELECT 1 / 0").await.unwrap_err();
+        inner.commit().await.unwrap_err();
+        let kept = scene.work(&mut tx, 4).await;
+        tx.commit().await.unwrap();
+        assert!(!inner_ran.load(Ordering::Relaxed));
+        assert_eq!(gone.first_attempt(SOON).await, FirstAttempt::RolledBack);
+        assert_eq!(kept.first_attempt(SOON).await, FirstAttempt::Succeeded);
+        scene.ends_with(&[4]).await;
+    }
+
+    #[tokio::test]
+    async fn a_prepared_transaction_is_sent_after_its_commit_on_postgres() {
+        let mut scene = Scene::<Postgres>::swept(2).await;
+        let name = format!("solid_notify_{:016x}", fastrand::u64(..));
+        let mut tx = scene.begin().await;
+        scene.work(&mut tx, 1).await;
+        let ran = hook(&mut tx);
+        run::<Postgres>(&mut tx, &format!("PREPARE TRANSACTION '{name}'")).await.unwrap();
+        assert!(is_lost(tx.commit().await));
+        assert!(!ran.load(Ordering::Relaxed));
+        assert_eq!(scene.sent().await, [0_i64; 0]);
+        assert_eq!(scene.observe("SELECT count(*) FROM notify_msg").await, 0);
+        scene.db.sql(&format!("COMMIT PREPARED '{name}'")).await;
+        scene.ends_with(&[1]).await;
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_a_constraint_refuses_sends_nothing_on_postgres() {
+        a_commit_that_a_constraint_refuses_sends_nothing::<Postgres>().await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_killed_commits_nothing_on_postgres() {
+        a_connection_that_was_killed_commits_nothing::<Postgres>(
+            "SELECT pg_backend_pid()::bigint",
+            |id| format!("SELECT pg_terminate_backend({id})"),
+            |id| format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {id}"),
+        )
+        .await;
+    }
 }
 
-solid_notify_tests::on_mysql_family!(ignored_deadlock_is_detected_by_the_next_notice_and_commit: ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mariadb, ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mysql;);
+test_support::on_mysql_family!(ignored_deadlock_is_detected_by_the_next_notice_and_commit);
 
-#[cfg(any(mariadb, mysql))]
 async fn ignored_deadlock_is_detected_by_the_next_notice_and_commit<D: Database<Db = sqlx::MySql>>() {
     let scene = Scene::<D>::swept(3).await;
     // MySQL does not report whether a transaction is open.
@@ -186,38 +272,7 @@ async fn ignored_deadlock_is_detected_by_the_next_notice_and_commit<D: Database<
     scene.ends_with(&[10, 20, 30, 40]).await;
 }
 
-/// Otherwise it would be committed by itself, also when the work is rolled back.
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_notice_is_refused_where_no_transaction_is_open_any_more_on_mariadb() {
-    let scene = Scene::<MariaDb>::new(2).await;
-    for end in ["ROLLBACK", "COMMIT"] {
-        let mut tx = scene.begin().await;
-        run::<MariaDb>(&mut tx, end).await.unwrap();
-        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
-        assert!(is_lost(tx.commit().await));
-        let mut tx = scene.db.pool.begin().await.unwrap();
-        run::<MariaDb>(&mut tx, end).await.unwrap();
-        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
-    }
-    scene.ends_with(&[]).await;
-}
-
-/// MySQL does not report whether a transaction is open, so the notice is committed by itself.
-#[cfg(mysql)]
-#[tokio::test]
-async fn a_commit_behind_a_raw_rollback_says_so_on_mysql() {
-    let scene = Scene::<MySql>::swept(1).await;
-    let mut tx = scene.begin().await;
-    scene.work(&mut tx, 1).await;
-    run::<MySql>(&mut tx, "ROLLBACK").await.unwrap();
-    add_notice(&mut tx, "sync", 2).await.unwrap();
-    assert!(is_lost(tx.commit().await));
-    scene.ends_with_rows(&[2], &[]).await;
-}
-
 /// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is ignored.
-#[cfg(any(mariadb, mysql))]
 async fn meet<D: Database<Db = sqlx::MySql>>(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
     run::<D>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();
     let both = async {
@@ -232,25 +287,7 @@ async fn meet<D: Database<Db = sqlx::MySql>>(strong: &mut sqlx::MySqlConnection,
     assert_eq!(error.as_database_error().and_then(|error| error.code()).as_deref(), Some("40001"), "{error}");
 }
 
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_prepared_transaction_is_sent_after_its_commit_on_postgres() {
-    let mut scene = Scene::<Postgres>::swept(2).await;
-    let name = format!("solid_notify_{:016x}", fastrand::u64(..));
-    let mut tx = scene.begin().await;
-    scene.work(&mut tx, 1).await;
-    let ran = hook(&mut tx);
-    run::<Postgres>(&mut tx, &format!("PREPARE TRANSACTION '{name}'")).await.unwrap();
-    assert!(is_lost(tx.commit().await));
-    assert!(!ran.load(Ordering::Relaxed));
-    assert_eq!(scene.sent().await, [0_i64; 0]);
-    assert_eq!(scene.observe("SELECT count(*) FROM notify_msg").await, 0);
-    scene.db.sql(&format!("COMMIT PREPARED '{name}'")).await;
-    scene.ends_with(&[1]).await;
-}
-
 /// A constraint that is checked at the commit.
-#[cfg(any(sqlite, postgres))]
 async fn a_commit_that_a_constraint_refuses_sends_nothing<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(1).await;
     scene.db.sql("CREATE TABLE part (work bigint REFERENCES work (id) DEFERRABLE INITIALLY DEFERRED)").await;
@@ -267,20 +304,7 @@ async fn a_commit_that_a_constraint_refuses_sends_nothing<D: Database<Db: Sql>>(
     scene.ends_with(&[2]).await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn a_commit_that_a_constraint_refuses_sends_nothing_on_sqlite() {
-    a_commit_that_a_constraint_refuses_sends_nothing::<solid_notify_tests::Sqlite>().await;
-}
-
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_commit_that_a_constraint_refuses_sends_nothing_on_postgres() {
-    a_commit_that_a_constraint_refuses_sends_nothing::<Postgres>().await;
-}
-
 /// The connection dies before the commit. `whoami` is an SQL expression of its id, `kill` ends it.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn a_connection_that_was_killed_commits_nothing<D: Database<Db: Sql>>(
     whoami: &str,
     kill: impl Fn(i64) -> String,
@@ -302,37 +326,4 @@ async fn a_connection_that_was_killed_commits_nothing<D: Database<Db: Sql>>(
     scene.work(&mut tx, 2).await;
     tx.commit().await.unwrap();
     scene.ends_with(&[2]).await;
-}
-
-#[cfg(postgres)]
-#[tokio::test]
-async fn a_connection_that_was_killed_commits_nothing_on_postgres() {
-    a_connection_that_was_killed_commits_nothing::<Postgres>(
-        "SELECT pg_backend_pid()::bigint",
-        |id| format!("SELECT pg_terminate_backend({id})"),
-        |id| format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {id}"),
-    )
-    .await;
-}
-
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_connection_that_was_killed_commits_nothing_on_mariadb() {
-    a_connection_that_was_killed_commits_nothing::<MariaDb>(
-        "SELECT CAST(connection_id() AS signed)",
-        |id| format!("KILL {id}"),
-        |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
-    )
-    .await;
-}
-
-#[cfg(mysql)]
-#[tokio::test]
-async fn a_connection_that_was_killed_commits_nothing_on_mysql() {
-    a_connection_that_was_killed_commits_nothing::<MySql>(
-        "SELECT CAST(connection_id() AS signed)",
-        |id| format!("KILL {id}"),
-        |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
-    )
-    .await;
 }

@@ -7,7 +7,6 @@ mod known;
 mod locks;
 mod lost;
 mod savepoints;
-#[cfg(any(postgres, mariadb, mysql))]
 mod tenants;
 
 use std::ops::DerefMut;
@@ -21,8 +20,8 @@ use solid_notify::{
     AnyOutbox, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Receipt, Sweeper,
     add_notice,
 };
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
     a_notice_exists_if_and_only_if_its_transaction_committed,
@@ -286,46 +285,48 @@ async fn one_connection_is_enough_for_the_application<D: Database<Db: Sql>>() {
     scene.ends_with(&expected).await;
 }
 
-#[cfg(sqlite)]
-#[tokio::test]
-async fn one_connection_to_a_database_in_memory_is_enough() {
-    let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
-    let pool = options.connect("sqlite::memory:").await.unwrap();
-    let outbox = Outbox::new(pool.clone());
-    outbox.migrate().await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let sent = Arc::default();
-    let sweeper = sweeper(&outbox, &sent).await;
-    for k in 1..=20 {
-        let mut tx = outbox.begin().await.unwrap();
-        let added = add_notice(&mut tx, "sync", k).await.unwrap();
+mod on_sqlite {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_connection_to_a_database_in_memory_is_enough() {
+        let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
+        let pool = options.connect("sqlite::memory:").await.unwrap();
+        let outbox = Outbox::new(pool.clone());
+        outbox.migrate().await.unwrap();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let sent = Arc::default();
+        let sweeper = sweeper(&outbox, &sent).await;
+        for k in 1..=20 {
+            let mut tx = outbox.begin().await.unwrap();
+            let added = add_notice(&mut tx, "sync", k).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
+        }
+        let mut tx = pool.begin().await.unwrap();
+        add_notice(&mut tx, "sync", 21).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
+        sweeper.idle().await;
+        assert_eq!(*sent.lock().unwrap(), (1..=21).collect::<Vec<i64>>());
+        sweeper.shutdown().await;
     }
-    let mut tx = pool.begin().await.unwrap();
-    add_notice(&mut tx, "sync", 21).await.unwrap();
-    tx.commit().await.unwrap();
-    sweeper.idle().await;
-    assert_eq!(*sent.lock().unwrap(), (1..=21).collect::<Vec<i64>>());
-    sweeper.shutdown().await;
-}
 
-/// A deferred transaction would find that others wrote after it had read, and fail.
-#[cfg(sqlite)]
-#[tokio::test]
-async fn a_transaction_that_has_read_can_write_on_sqlite() {
-    use solid_notify_tests::Sqlite;
-    use sqlx::Connection;
+    /// A deferred transaction would find that others wrote after it had read, and fail.
+    #[tokio::test]
+    async fn a_transaction_that_has_read_can_write_on_sqlite() {
+        use sqlx::Connection;
+        use test_support::Sqlite;
 
-    let scene = Scene::<Sqlite>::new(1).await;
-    let mut tx = scene.begin().await;
-    assert_eq!(sqlx::Sqlite::numbers(&mut tx, "SELECT count(*) FROM work").await, [0]);
-    let options = (*scene.db.pool.connect_options()).clone().busy_timeout(Duration::ZERO);
-    let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-    run::<Sqlite>(&mut other, "INSERT INTO work VALUES (2)").await.expect_err("the transaction has the lock");
-    scene.work(&mut tx, 1).await;
-    tx.commit().await.unwrap();
-    run::<Sqlite>(&mut other, "DELETE FROM work WHERE id = 2").await.unwrap();
-    other.close().await.unwrap();
-    scene.ends_with(&[1]).await;
+        let scene = Scene::<Sqlite>::new(1).await;
+        let mut tx = scene.begin().await;
+        assert_eq!(sqlx::Sqlite::numbers(&mut tx, "SELECT count(*) FROM work").await, [0]);
+        let options = (*scene.db.pool.connect_options()).clone().busy_timeout(Duration::ZERO);
+        let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+        run::<Sqlite>(&mut other, "INSERT INTO work VALUES (2)").await.expect_err("the transaction has the lock");
+        scene.work(&mut tx, 1).await;
+        tx.commit().await.unwrap();
+        run::<Sqlite>(&mut other, "DELETE FROM work WHERE id = 2").await.unwrap();
+        other.close().await.unwrap();
+        scene.ends_with(&[1]).await;
+    }
 }

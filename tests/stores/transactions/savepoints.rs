@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use solid_notify::FirstAttempt::{NotHere, RolledBack, Succeeded};
 use solid_notify::{Notice, OutboxExt};
-use solid_notify_tests::{Database, on_each_database};
 use sqlx::{Acquire, Connection};
+use test_support::{Database, on_each_database};
 use tokio::sync::Semaphore;
 
 use super::{SOON, Scene, Sql, run};

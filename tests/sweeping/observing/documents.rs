@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use solid_notify::metrics::{ALL, Kind};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 fn read(file: &str) -> String {

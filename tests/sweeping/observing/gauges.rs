@@ -6,8 +6,8 @@ use metrics::set_default_local_recorder;
 use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, LIVE, OLDEST_DUE};
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{add, eventually, reaches, update};
+use test_support::memory::MemoryBackend;
+use test_support::sending::{add, eventually, reaches, update};
 
 use crate::observing::recorded::{recorder, value};
 

@@ -14,9 +14,9 @@ use solid_notify::{
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
-use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches};
-use solid_notify_tests::{Database, TestDb};
+use test_support::memory::MemoryBackend;
+use test_support::sending::{Calls, add, eventually, reaches};
+use test_support::{Database, TestDb};
 
 use crate::observing::recorded::{recorder, value, values};
 
@@ -209,11 +209,10 @@ async fn only_committed_notices_are_counted<D: Database>() {
 
 macro_rules! on_one_thread {
     ($($module:ident $database:ident;)+) => {
-        $(#[cfg($module)]
-        mod $module {
+        $(mod $module {
             #[tokio::test]
             async fn only_committed_notices_are_counted() {
-                super::only_committed_notices_are_counted::<solid_notify_tests::$database>().await;
+                super::only_committed_notices_are_counted::<test_support::$database>().await;
             }
         })+
     };

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use solid_notify::NotifyDef;
 use solid_notify_sql::statement_texts;
-use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Executor;
+use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(a_thousand_definitions_are_read_at_once);
 

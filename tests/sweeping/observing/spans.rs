@@ -6,8 +6,8 @@ use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
-use solid_notify_tests::{Database, TestDb};
+use test_support::sending::{Calls, add, eventually, reaches, record};
+use test_support::{Database, TestDb};
 use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -189,7 +189,7 @@ macro_rules! span_suite {
         })+
     };
 }
-solid_notify_tests::on_each_store!(span_suite);
+test_support::on_each_store!(span_suite);
 
 async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
     let exported = Exported::start();
@@ -217,20 +217,18 @@ async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
 }
 
 macro_rules! plain_sql {
-    ($($name:ident $module:ident $database:ident $statement:literal;)+) => {
-        $(#[cfg($module)]
-        #[tokio::test]
-        async fn $name() {
-            a_producer_in_plain_sql_gives_its_trace::<solid_notify_tests::$database>($statement).await;
+    ($($module:ident $database:ident $statement:literal;)+) => {
+        $(mod $module {
+            #[tokio::test]
+            async fn plain_sql_gives_its_trace() {
+                super::a_producer_in_plain_sql_gives_its_trace::<test_support::$database>($statement).await;
+            }
         })+
     };
 }
 plain_sql! {
-    plain_sql_gives_its_trace_on_sqlite sqlite Sqlite
-        "INSERT INTO notify_add (name, param, trace_context) VALUES ('sync', '1', 'TRACE')";
-    plain_sql_gives_its_trace_on_postgres postgres Postgres "SELECT notify_add('sync', '1', trace_context => 'TRACE')";
-    plain_sql_gives_its_trace_on_mariadb mariadb MariaDb
-        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
-    plain_sql_gives_its_trace_on_mysql mysql MySql
-        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
+    on_sqlite Sqlite "INSERT INTO notify_add (name, param, trace_context) VALUES ('sync', '1', 'TRACE')";
+    on_postgres Postgres "SELECT notify_add('sync', '1', trace_context => 'TRACE')";
+    on_mariadb MariaDb "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
+    on_mysql MySql "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
 }

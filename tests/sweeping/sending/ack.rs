@@ -8,7 +8,7 @@ use solid_notify::{
 };
 use solid_notify_core::token::AckToken;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, eventually, gated, reaches, record};
+use test_support::sending::{Calls, PATIENCE, add, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
 const MINUTE: Duration = Duration::from_secs(60);

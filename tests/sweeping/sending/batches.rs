@@ -7,7 +7,7 @@ use serde_json::Value;
 use solid_notify::sweeper::{Batch, BatchResult};
 use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, reaches, record, update};
+use test_support::sending::{Calls, PATIENCE, add, reaches, record, update};
 use tokio::sync::Notify;
 
 /// Long enough that a batch that is never full would show it.

@@ -15,7 +15,7 @@ use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_core::store::{BulkStep, BulkStepDone, Claim, ClaimWhat, OperateStore, Stores, Switch};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, eventually, reaches, record, update};
+use test_support::sending::{Calls, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 const BULK: &str = "notify.bulk";

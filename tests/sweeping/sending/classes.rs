@@ -10,7 +10,7 @@ use solid_notify::{
 };
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
+use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 
 /// Builds a sweeper whose handler `sync` fails each time, and returns its calls.
 fn failing(b: &dyn Backend, failure: impl Fn() -> Failure + Send + Sync + 'static) -> (SweeperBuilder, Calls<()>) {

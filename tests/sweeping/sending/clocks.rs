@@ -7,7 +7,7 @@ use serde_json::Value;
 use solid_notify::{Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record};
+use test_support::sending::{Calls, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
+use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 /// Builds a sweeper whose handler `sync` succeeds and records the ids.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
+use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
 
 /// The time between two looks of a sweeper that nothing wakes.
 const POLL: Duration = Duration::from_secs(2);

@@ -13,8 +13,8 @@ use solid_notify::sweeper::Batch;
 use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Response, Status};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
+use test_support::log::Log;
+use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
 
 const SECRET: &str = "4111-5555-encrypted";
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use solid_notify::{Failure, Filter, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
+use test_support::log::Log;
+use test_support::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
 use tokio::sync::Semaphore;
 
 const DAY: Duration = Duration::from_secs(86_400);

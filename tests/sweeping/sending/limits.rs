@@ -11,7 +11,7 @@ use solid_notify::{
     Alert, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder,
 };
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
+use test_support::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
 use super::turn;

@@ -5,8 +5,8 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::sending::{Calls, definition, edit_by_hand, eventually, reaches, record};
+use test_support::log::Log;
+use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record};
 
 const SECRET: &str = "4111-2222-secret";
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, eventually, reaches, record};
+use test_support::sending::{Calls, eventually, reaches, record};
 
 /// Builds a sweeper whose handler `sync` fails each time, and returns its calls.
 fn failing(b: &dyn Backend) -> (SweeperBuilder, Calls<()>) {

@@ -11,7 +11,7 @@ use solid_notify::{
     Alert, Failure, HttpStatus, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, SweeperBuilder,
 };
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
+use test_support::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use solid_notify::operate::SeriesCounts;
 use solid_notify::{AnyOutbox, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, Sweeper};
 use solid_notify_core::store::{SeriesRow, minute_of};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{add, definition, eventually, reaches};
+use test_support::sending::{add, definition, eventually, reaches};
 
 use super::timetables::begun;
 

@@ -9,7 +9,7 @@ use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
-use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
+use test_support::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 pub async fn no_more_run_at_once_than_max_concurrency(b: &dyn Backend) {

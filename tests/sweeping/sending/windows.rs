@@ -8,7 +8,7 @@ use solid_notify::alert::AlertReason;
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
+use test_support::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
 const MINUTE: Duration = Duration::from_secs(60);

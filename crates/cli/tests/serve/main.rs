@@ -1,5 +1,5 @@
 //! The program's `serve`, as a process, on SQLite, with a receiver over HTTP. What it does while a database server restarts is tested in
-//! `tests/processes/serve.rs`.
+//! `tests/program/serve.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod http;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify_tests::proxy::Weather;
+use test_support::proxy::Weather;
 
 use super::Strikes;
 use crate::faults::bench::Bench;

@@ -8,10 +8,10 @@ use solid_notify::alert::{Alert, AlertKind, AlertReason};
 use solid_notify::operate::{Filter, Rate};
 use solid_notify::{NewNotice, NotifyDef, Status};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches};
+use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches};
 
 use super::{MINUTE, failing, on, told};
-use crate::sending::turn;
+use crate::turn;
 
 pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
     let outbox = b.outbox();

@@ -13,7 +13,7 @@ use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches, update};
+use test_support::sending::{Calls, add, eventually, reaches, update};
 
 pub use conditions::*;
 pub use silence::*;

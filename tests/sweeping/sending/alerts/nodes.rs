@@ -12,12 +12,12 @@ use solid_notify::{
 };
 use solid_notify_core::store::{Alarm, Cause, Node};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::log::Log;
-use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record};
-use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
+use test_support::log::Log;
+use test_support::memory::MemoryBackend;
+use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record};
+use test_support::{Database, TestDb, on_each_database, on_each_server};
 
-use crate::sending::turn;
+use crate::turn;
 
 on_each_database!(
     a_failure_is_not_stored_without_its_alert,
@@ -152,7 +152,6 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
 }
 
 /// Where there is no row, MySQL locks the place where one may come.
-#[cfg(any(postgres, mariadb, mysql))]
 async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();

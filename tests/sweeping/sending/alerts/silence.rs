@@ -7,10 +7,10 @@ use chrono::{DateTime, Utc};
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::{Alert, NotifyDef, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches};
+use test_support::sending::{Calls, add, eventually, reaches};
 
 use super::{MINUTE, failing, on, told};
-use crate::sending::turn;
+use crate::turn;
 
 /// A definition whose notices become dead letters at once while the flag is set.
 async fn begin(b: &dyn Backend) -> (Sweeper, Calls<Alert>, Arc<AtomicBool>) {

@@ -1,0 +1,119 @@
+//! Replies of consumers: they confirm notices, none is lost, and what is no reply is dead-lettered.
+
+use std::time::Duration;
+
+use lapin::BasicProperties;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable};
+use serde_json::json;
+use solid_notify::channels::Amqp;
+use solid_notify::channels::ChannelExt;
+use solid_notify::testkit::MemoryOutbox;
+use solid_notify::{NotifyDef, Outbox, OutboxExt, Status, TokenKeys, add_notice};
+use sqlx::sqlite::SqlitePoolOptions;
+use test_support::databases::server_url;
+use test_support::log::Log;
+use test_support::sending::eventually;
+
+use super::Rabbit;
+use crate::brokers::Sending;
+
+#[tokio::test]
+async fn reply_of_the_consumer_acks_or_nacks_the_notice() {
+    let url = server_url("AMQP_URL");
+    let (outbox, amqp, rabbit) = (MemoryOutbox::new(), Amqp::new(), Rabbit::connect(&url).await);
+    let _replies = amqp.replies(&outbox);
+    let sending = Sending::over(outbox, amqp, &url).await;
+    let (queue, dead) = (rabbit.queue().await, rabbit.queue().await);
+    let dead_letters = [
+        ("x-dead-letter-exchange", AMQPValue::LongString("".into())),
+        ("x-dead-letter-routing-key", AMQPValue::LongString(dead.clone().into())),
+    ];
+    let reply_queue = rabbit.queue_with(&dead_letters).await;
+    let definition = NotifyDef::new("order").need_confirm(true).max_confirm_delay("1h");
+    sending.define_as(definition, json!({ "routing_key": queue, "reply_queue": reply_queue })).await;
+
+    let id = sending.add("order", json!(1)).await;
+    let message = rabbit.next(&queue).await;
+    sending.reaches(id, Status::AwaitingAck).await;
+    // None of these is a reply. Each is dead-lettered.
+    let token = message.properties.correlation_id().clone().unwrap();
+    let with = |token: &str| BasicProperties::default().with_correlation_id(token.into());
+    rabbit.reply(&message, "ok").await;
+    rabbit.publish(&reply_queue, BasicProperties::default(), r#"{"result":"ack"}"#).await;
+    rabbit.publish(&reply_queue, with("no token"), r#"{"result":"ack"}"#).await;
+    for _ in 0..3 {
+        rabbit.next(&dead).await;
+    }
+    assert_eq!(sending.find(id).await.status, Status::AwaitingAck);
+    let log = Log::start();
+    assert!(!log.warnings_with("rejected a reply").is_empty());
+    assert!(log.warnings_with(token.as_str()).is_empty() && log.errors_with(token.as_str()).is_empty());
+
+    rabbit.reply(&message, r#"{"result":"nack","reason":"sold out"}"#).await;
+    let (class, text, _) = sending.fails(id).await;
+    assert!(class == "unacked" && text.contains("sold out"), "{class}: {text}");
+    // The next attempt has a token of its own.
+    let again = rabbit.next(&queue).await;
+    rabbit.reply(&again, r#"{"result":"ack"}"#).await;
+    rabbit.reply(&again, r#"{"result":"ack"}"#).await;
+    sending.reaches(id, Status::Succeeded).await;
+    let ready = async || {
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let queue = rabbit.channel.queue_declare(reply_queue.as_str().into(), passive, FieldTable::default());
+        queue.await.unwrap().message_count()
+    };
+    eventually("each reply is consumed", async || ready().await == 0).await;
+    assert!(rabbit.take(&dead).await.is_none());
+}
+
+#[tokio::test]
+async fn reply_waits_until_the_outbox_can_store_it() {
+    let url = server_url("AMQP_URL");
+    let rabbit = Rabbit::connect(&url).await;
+    let (queue, reply_queue) = (rabbit.queue().await, rabbit.queue().await);
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
+    let outbox = Outbox::new(pool.clone());
+    outbox.migrate().await.unwrap();
+    let keys = || TokenKeys::new(b"a secret of a test, which has 32 bytes").unwrap();
+    outbox.use_token_keys(keys());
+    let config = json!({ "url": "env:AMQP_URL", "routing_key": queue, "reply_queue": reply_queue });
+    let definition = NotifyDef::new("order").handler("amqp").handler_config(config.to_string()).need_confirm(true);
+    outbox.define_if_missing(definition).await.unwrap();
+    let sweeper = outbox.sweeper().channel(Amqp::new()).start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    let id = add_notice(&mut tx, "order", 1).await.unwrap().id();
+    tx.commit().await.unwrap();
+    let message = rabbit.next(&queue).await;
+    rabbit.reply(&message, r#"{"result":"ack"}"#).await;
+
+    // This process cannot check tokens yet, for which it has no keys. It gets the reply, and acks it only when it has stored it.
+    let log = Log::start();
+    let without_keys = Outbox::new(pool);
+    let replies = Amqp::new().replies(&without_keys);
+    eventually("the reply arrives", async || {
+        log.warnings_with("cannot store a reply yet").iter().any(|line| line.contains(&reply_queue))
+    })
+    .await;
+    drop(replies);
+    let replies = Amqp::new().replies(&without_keys);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    without_keys.use_token_keys(keys());
+    eventually("the notice is acked", async || outbox.find(id).await.unwrap().unwrap().status == Status::Succeeded)
+        .await;
+    drop(replies);
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn message_that_must_be_acked_is_not_sent_without_token_keys() {
+    let url = server_url("AMQP_URL");
+    let rabbit = Rabbit::connect(&url).await;
+    let queue = rabbit.queue().await;
+    let sending = Sending::without_token_keys(MemoryOutbox::new(), Amqp::new(), &url).await;
+    sending.define_as(NotifyDef::new("order").need_confirm(true), json!({ "routing_key": queue })).await;
+    let id = sending.add("order", json!(1)).await;
+    let (_, text, _) = sending.fails(id).await;
+    assert!(text.contains("no keys are set (`outbox.use_token_keys`)"), "{text}");
+    assert!(rabbit.take(&queue).await.is_none());
+}

@@ -1,0 +1,19 @@
+//! The ready channels, with real servers: brokers (`brokers/`), webhooks, mail, chats, and the handler of alerts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod book;
+mod brokers;
+mod chat_rows;
+mod chats;
+mod config_tables;
+mod configured;
+mod desk;
+mod limits;
+mod mail;
+mod mail_rows;
+mod receiver;
+mod recipients;
+mod send;
+mod setting_up;
+mod smtp;
+mod webhooks;

@@ -1,0 +1,21 @@
+//! Every public async function of the channels can be awaited in a spawned task. The test is that this file compiles.
+//!
+//! `tests/rules/send.rs` has the functions of the other crates, and checks that one of both files calls each function.
+
+use solid_notify::channels::{AlertChannels, Mailer};
+use solid_notify::{Alert, Handler, Notice};
+
+fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
+
+/// A value that is never made: nothing here runs.
+fn never<T>() -> T {
+    panic!("only the types count")
+}
+
+#[test]
+fn futures_of_channels_can_be_spawned() {
+    spawns(async {
+        never::<Mailer>().check().await.unwrap();
+        never::<AlertChannels>().handle(never::<Notice<Alert>>()).await.unwrap();
+    });
+}

@@ -1,0 +1,127 @@
+//! How the receiver recognises the sender: basic authentication and OAuth 2. The bearer token is in `results.rs`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use solid_notify::{NotifyDef, Status};
+use solid_notify_testkit::conformance::Backend;
+
+use crate::webhooks::sender::{Sender, failure, response, secret};
+use crate::webhooks::server::Receiver;
+
+/// An answer of a token endpoint.
+fn granted(token: &str, seconds: u64) -> (u16, Vec<(&'static str, String)>, String) {
+    (200, vec![], json!({ "access_token": token, "token_type": "Bearer", "expires_in": seconds }).to_string())
+}
+
+/// A configuration with OAuth 2.
+fn config(receiver: &Receiver, tokens: &Receiver, files: &tempfile::TempDir) -> Value {
+    let secret = secret(files, "client", "s3cret of +mine");
+    let client =
+        json!({ "token_url": tokens.url("/token"), "client_id": "shop", "client_secret": secret, "scope": "a b" });
+    json!({ "url": receiver.url("/"), "auth": { "oauth2": client } })
+}
+
+#[tokio::test]
+async fn user_and_password_are_sent_and_not_shown() {
+    let (sender, receiver, files) =
+        (Sender::local().await, Receiver::answering(200).await, tempfile::tempdir().unwrap());
+    receiver.now([(403, vec![], "no dXNlcjpwYXNzLXdvcmQ= with pass-word".to_owned())]);
+    let basic = json!({ "basic": { "user": "user", "password": secret(&files, "password", "pass-word") } });
+    let failed = sender.send(json!({ "url": receiver.url("/"), "auth": basic }), &json!(1)).await;
+    assert_eq!(receiver.only().header("authorization"), "Basic dXNlcjpwYXNzLXdvcmQ=");
+    assert_eq!((failure(&failed).0, response(&failed).1), ("auth", Some("no … with …")));
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn token_is_fetched_once_for_all_definitions_of_a_client() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    tokens.now([granted("t0ken-1", 3600), granted("t0ken-2", 3600)]);
+    let config = config(&receiver, &tokens, &files);
+    sender.define("one", &config).await;
+    sender.define("two", &config).await;
+    for name in ["one", "two", "one"] {
+        assert_eq!(sender.attempt(name, &json!(1)).await.status, Status::Succeeded);
+    }
+    let used: Vec<_> = receiver.got.all().iter().map(|got| got.header("authorization").to_owned()).collect();
+    assert_eq!(used, ["Bearer t0ken-1"; 3]);
+    let asked = tokens.only();
+    assert_eq!((asked.uri.path(), asked.text()), ("/token", "grant_type=client_credentials&scope=a+b"));
+    assert_eq!(asked.header("authorization"), "Basic c2hvcDpzM2NyZXQrb2YrJTJCbWluZQ==");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn token_is_fetched_anew_after_its_time_and_after_a_401() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    tokens.now([granted("t0ken-1", 0), granted("t0ken-2", 3600), granted("t0ken-3", 3600), granted("t0ken-4", 3600)]);
+    sender.define("hook", &config(&receiver, &tokens, &files)).await;
+    for _ in 0..2 {
+        assert_eq!(sender.attempt("hook", &json!(1)).await.status, Status::Succeeded);
+    }
+    assert_eq!(tokens.got.count(), 2, "the first one was over at once");
+    receiver.now([(401, vec![], String::new()), (200, vec![], String::new())]);
+    assert_eq!(sender.attempt("hook", &json!(1)).await.status, Status::Succeeded);
+    assert_eq!((tokens.got.count(), receiver.got.all().last().unwrap().header("authorization")), (3, "Bearer t0ken-3"));
+    receiver.now([(401, vec![], "unknown t0ken-4".to_owned())]);
+    let failed = sender.attempt("hook", &json!(1)).await;
+    assert_eq!((failure(&failed).0, tokens.got.count(), receiver.got.count()), ("auth", 4, 6), "once and not again");
+    assert_eq!(response(&failed), ("401", Some("unknown …")));
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn failures_of_the_token_endpoint_have_their_class() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    let config = config(&receiver, &tokens, &files);
+    for (status, body, class, problem) in [
+        (400, r#"{"error":"invalid_client","secret":"hunter2"}"#, "auth", "answered with the status 400"),
+        (401, "hunter2", "auth", "answered with the status 401"),
+        (503, "hunter2", "unavailable", "answered with the status 503"),
+        (302, "hunter2", "unknown", "answered with the status 302"),
+        (200, "hunter2", "unknown", "something other than a token"),
+        (200, r#"{"access_token":"hunter2","token_type":"mac"}"#, "unknown", "of another type"),
+        (
+            200,
+            r#"{"access_token":"hunter2\n","token_type":"Bearer"}"#,
+            "unknown",
+            "a character that no header may have",
+        ),
+    ] {
+        tokens.now([(status, vec![], body.to_owned())]);
+        let failed = sender.send(config.clone(), &json!(1)).await;
+        let (got, message) = failure(&failed);
+        assert!(got == class && message.contains(problem) && !message.contains("hunter2"), "{got} {message}");
+    }
+    assert_eq!(receiver.got.count(), 0);
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn token_endpoint_is_under_the_rules_of_addresses() {
+    let sender = Sender::with(solid_notify::channels::Webhook::builder()).await;
+    let oauth2 = json!({ "token_url": "http://169.254.169.254/token", "client_id": "a", "client_secret": "env:A" });
+    let config = json!({ "url": "https://shop.example.com/", "auth": { "oauth2": oauth2 } });
+    let definition = NotifyDef::new("hook").handler("webhook").handler_config(config.to_string());
+    let refused = sender.backend.outbox().define_if_missing(definition).await.unwrap_err().to_string();
+    assert!(refused.contains("auth.oauth2.token_url: the address 169.254.169.254"), "{refused}");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn attempts_at_the_same_time_fetch_one_token() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    tokens.now([granted("t0ken-1", 3600)]);
+    sender.define("hook", &config(&receiver, &tokens, &files)).await;
+    let param = json!(1);
+    let attempts = (0..20).map(|_| sender.attempt("hook", &param));
+    let ended = tokio::time::timeout(Duration::from_secs(20), futures_util::future::join_all(attempts)).await.unwrap();
+    assert!(ended.iter().all(|ended| ended.status == Status::Succeeded));
+    assert_eq!(tokens.got.count(), 1);
+    sender.close().await;
+}

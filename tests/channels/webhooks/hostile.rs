@@ -1,0 +1,263 @@
+//! Receivers that misbehave: each attempt ends within its time-out, with the class of what happened, in bounded memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use solid_notify::{NoticeRecord, Status};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::webhooks::sender::{Sender, failure, response};
+use crate::webhooks::server::{Raw, read_request};
+
+/// What a hostile receiver may take of this process at most, in bytes: far less than what it sends.
+const BOUND: u64 = 64 * 1024 * 1024;
+
+/// The memory of this process in bytes.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Sends one notice with this configuration. The memory also grows by what other tests of this process take meanwhile, so one of three
+/// attempts must stay within the bound.
+async fn sent_in_bounded_memory(sender: &Sender, config: Value) -> NoticeRecord {
+    let mut grown = Vec::new();
+    while grown.len() < 3 {
+        let before = memory();
+        let ended = sender.send(config.clone(), &json!(1)).await;
+        grown.push(memory().saturating_sub(before));
+        if grown.last().is_some_and(|grown| *grown < BOUND) {
+            return ended;
+        }
+    }
+    panic!("the memory grew by {grown:?} bytes");
+}
+
+/// Sends one notice to a receiver that serves its connections so.
+async fn sent<F: Future<Output = ()> + Send + 'static>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> NoticeRecord {
+    sent_within("12s", serve).await
+}
+
+/// The same with this time-out.
+async fn sent_within<F: Future<Output = ()> + Send + 'static>(
+    timeout: &str,
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> NoticeRecord {
+    let (sender, receiver) = (Sender::local().await, Raw::serving(serve).await);
+    let ended = sent_in_bounded_memory(&sender, json!({ "url": receiver.url(), "timeout": timeout })).await;
+    sender.close().await;
+    ended
+}
+
+/// Answers with these bytes and closes the connection.
+async fn answered(bytes: &'static [u8]) -> NoticeRecord {
+    sent(move |mut stream| async move {
+        read_request(&mut stream).await;
+        let _ = stream.write_all(bytes).await;
+    })
+    .await
+}
+
+/// Writes this again and again, for as long as the other side reads.
+async fn write_for_ever(stream: &mut TcpStream, bytes: &[u8]) {
+    while stream.write_all(bytes).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn silent_receiver_ends_by_the_timeout() {
+    let ended = sent_within("1s", |stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let (class, message) = failure(&ended);
+    assert!(class == "timeout" && message.contains("`timeout` of `handler_config`, 1s"), "{class} {message}");
+}
+
+#[tokio::test]
+async fn slow_headers_end_by_the_timeout() {
+    let ended = sent_within("1s", |mut stream| async move {
+        read_request(&mut stream).await;
+        for byte in b"HTTP/1.1 200 OK\r\nx-slow: 1111111111111111111111111111111111111111".iter().cycle() {
+            if stream.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(failure(&ended).0, "timeout");
+}
+
+#[tokio::test]
+async fn slow_body_ends_by_the_timeout_and_its_status_is_kept() {
+    let ended = sent_within("3s", |mut stream| async move {
+        read_request(&mut stream).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await;
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!((failure(&ended).0, response(&ended)), ("timeout", ("200", None)));
+}
+
+#[tokio::test]
+async fn endless_body_is_cut_and_the_status_counts() {
+    for (status, expected) in [("200 OK", Status::Succeeded), ("500 No", Status::Failed)] {
+        let ended = sent(move |mut stream| async move {
+            read_request(&mut stream).await;
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).await;
+            write_for_ever(&mut stream, &[b'x'; 64 * 1024]).await;
+        })
+        .await;
+        let (kept, body) = response(&ended);
+        assert_eq!((ended.status, kept), (expected, &status[..3]));
+        assert!(body.unwrap().starts_with("xxx") && body.unwrap().len() <= 1024);
+    }
+}
+
+#[tokio::test]
+async fn flood_of_interim_responses_ends() {
+    let ended = sent_within("1s", |mut stream| async move {
+        read_request(&mut stream).await;
+        write_for_ever(&mut stream, &b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(1000)).await;
+    })
+    .await;
+    assert!(["timeout", "network"].contains(&failure(&ended).0), "{ended:?}");
+}
+
+#[tokio::test]
+async fn broken_responses_are_of_the_class_network() {
+    let cases: [(&str, &'static [u8]); 9] = [
+        ("nothing", b""),
+        ("half a header", b"HTTP/1.1 200 OK\r\ncontent-le"),
+        ("too short a body", b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort"),
+        ("a length that is none", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n"),
+        ("two lengths", b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx"),
+        ("an endless chunk", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffffff\r\nx"),
+        ("a chunk without an end", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab"),
+        ("another protocol", b"SSH-2.0-OpenSSH_9.2p1\r\n"),
+        ("garbage", &[0xff; 2000]),
+    ];
+    for (what, bytes) in cases {
+        let ended = answered(bytes).await;
+        let (class, message) = failure(&ended);
+        assert_eq!(class, "network", "{what}: {message}");
+        assert!(message.starts_with("the receiver did not answer"), "{what}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn reset_is_of_the_class_network_also_within_the_body() {
+    for head in ["", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nbegin"] {
+        let ended = sent(move |mut stream| async move {
+            read_request(&mut stream).await;
+            let _ = stream.write_all(head.as_bytes()).await;
+            // Closing with unread input resets the connection; so does this.
+            let _ = stream.set_zero_linger();
+        })
+        .await;
+        assert_eq!(failure(&ended).0, "network", "{head:?}");
+    }
+}
+
+#[tokio::test]
+async fn refused_connection_is_of_the_class_network() {
+    let sender = Sender::local().await;
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let failed = sender.send(json!({ "url": format!("http://{free}/path?key=in-the-url") }), &json!(1)).await;
+    let (class, message) = failure(&failed);
+    assert!(class == "network" && !message.contains("in-the-url"), "{class} {message}");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn unknown_host_is_of_the_class_network() {
+    let sender = Sender::local().await;
+    let failed = sender.send(json!({ "url": "http://no-such-host.invalid/" , "timeout": "10s" }), &json!(1)).await;
+    assert_eq!(failure(&failed).0, "network", "{failed:?}");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn header_of_a_megabyte_and_a_million_headers_are_refused() {
+    for flood in [vec![b'x'; 1024 * 1024], b"a: b\r\n".repeat(200_000)] {
+        let ended = sent(move |mut stream| {
+            let flood = flood.clone();
+            async move {
+                read_request(&mut stream).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx-long: ").await;
+                write_for_ever(&mut stream, &flood).await;
+            }
+        })
+        .await;
+        assert_eq!(failure(&ended).0, "network", "{ended:?}");
+    }
+}
+
+/// A real bomb: 500 kB of gzip that become 80 MB of zeros. By hand, because each symbol of it is the same: a block of fixed codes, a zero, and
+/// 310,000 times "repeat the last byte 258 times".
+fn bomb() -> Vec<u8> {
+    let mut bits = vec![true, true, false];
+    // A literal zero; the codes begin with their highest bit.
+    bits.extend([false, false, true, true, false, false, false, false]);
+    for _ in 0..310_000 {
+        bits.extend([true, true, false, false, false, true, false, true, false, false, false, false, false]);
+    }
+    // The end of the block.
+    bits.extend([false; 7]);
+    let byte = |bits: &[bool]| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    head.into_iter().chain(bits.chunks(8).map(byte)).collect()
+}
+
+#[tokio::test]
+async fn compressed_bomb_is_not_unpacked() {
+    let bomb = bomb();
+    let (sender, receiver) = (
+        Sender::local().await,
+        Raw::serving(move |mut stream| {
+            let bomb = bomb.clone();
+            async move {
+                read_request(&mut stream).await;
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
+                let _ = stream.write_all(head.as_bytes()).await;
+                let _ = stream.write_all(&bomb).await;
+            }
+        })
+        .await,
+    );
+    // A client of this program that unpacks gets the zeros, so the bomb is one.
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut unpacked = client.get(receiver.url()).send().await.unwrap();
+    let chunk = unpacked.chunk().await.unwrap().unwrap();
+    assert!(chunk.len() > 100 && chunk.iter().all(|byte| *byte == 0), "{chunk:?}");
+    drop(unpacked);
+    let config = json!({ "url": receiver.url(), "max_response_bytes": 100_000_000 });
+    let ended = sent_in_bounded_memory(&sender, config).await;
+    assert_eq!(ended.status, Status::Succeeded, "{ended:?}");
+    assert!(response(&ended).1.unwrap().starts_with('\u{FFFD}') || response(&ended).1.unwrap().contains("\u{FFFD}"));
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn early_answer_to_a_long_request_counts() {
+    let (sender, receiver) = (
+        Sender::local().await,
+        Raw::serving(|mut stream| async move {
+            // It answers without reading the whole request, and leaves the connection open.
+            let _ = stream.write_all(b"HTTP/1.1 413 Too Long\r\ncontent-length: 0\r\n\r\n").await;
+            std::future::pending::<()>().await;
+        })
+        .await,
+    );
+    let failed = sender.send(json!({ "url": receiver.url() }), &json!("x".repeat(900_000))).await;
+    assert!(["invalid", "network", "timeout"].contains(&failure(&failed).0), "{failed:?}");
+    sender.close().await;
+}

@@ -1,0 +1,100 @@
+//! What the responses of a receiver mean: statuses, waits, and what is kept of them.
+
+use std::time::Duration;
+
+use serde_json::json;
+use solid_notify::Status;
+use solid_notify_testkit::conformance::Backend;
+
+use crate::webhooks::sender::{Sender, failure, response, secret};
+use crate::webhooks::server::Receiver;
+
+#[tokio::test]
+async fn status_decides_the_result_and_the_class() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(200).await);
+    for status in [200, 201, 202, 204, 299] {
+        receiver.now([(status, vec![], String::new())]);
+        let sent = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
+        assert_eq!((sent.status, response(&sent).0), (Status::Succeeded, &*status.to_string()), "{sent:?}");
+    }
+    for (status, class) in [
+        (302, "unknown"),
+        (400, "invalid"),
+        (401, "auth"),
+        (404, "not_found"),
+        (408, "timeout"),
+        (409, "unknown"),
+        (429, "busy"),
+        (500, "unavailable"),
+        (503, "unavailable"),
+        (504, "timeout"),
+    ] {
+        receiver.now([(status, vec![], "no".to_owned())]);
+        let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
+        assert_eq!(failure(&failed), (class, &*format!("HTTP status {status}")), "{failed:?}");
+        assert_eq!(response(&failed), (&*status.to_string(), Some("no")));
+    }
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn status_410_pauses_the_definition_and_keeps_the_notice() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(410).await);
+    sender.define("hook", &json!({ "url": receiver.url("/") })).await;
+    let kept = sender.attempt("hook", &json!(1)).await;
+    assert_eq!(failure(&kept), ("not_found", "HTTP status 410"));
+    assert!(!kept.status.is_final(), "{kept:?}");
+    let row = sender.backend.outbox().operator("alice").definition("hook").await.unwrap();
+    assert!(!row.enabled, "{row:?}");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn configuration_says_what_is_a_success() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(409).await);
+    let config = json!({ "url": receiver.url("/"), "success": ["2xx", 409] });
+    assert_eq!(sender.send(config.clone(), &json!(1)).await.status, Status::Succeeded);
+    receiver.now([(410, vec![], String::new())]);
+    assert_ne!(sender.send(config, &json!(1)).await.status, Status::Succeeded);
+    receiver.now([(200, vec![], String::new())]);
+    let only = json!({ "url": receiver.url("/"), "success": [202] });
+    assert_ne!(sender.send(only, &json!(1)).await.status, Status::Succeeded);
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn receiver_says_how_long_it_wants_to_be_left_alone() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(200).await);
+    for (status, after, seconds) in
+        [(429, "77", 77), (503, "120", 120), (429, "0", 3600), (503, "soon", 3600), (500, "77", 3600)]
+    {
+        receiver.now([(status, vec![("retry-after", after.to_owned())], String::new())]);
+        let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
+        assert_eq!(sender.wait(&failed), Duration::from_secs(seconds), "{status} {after}");
+    }
+    let date = (chrono::Utc::now() + Duration::from_secs(600)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    receiver.now([(429, vec![("retry-after", date)], String::new())]);
+    let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
+    let wait = sender.wait(&failed).as_secs();
+    assert!((580..=600).contains(&wait), "{wait}");
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn kept_response_has_no_secret_that_the_receiver_repeats() {
+    let (sender, receiver, files) =
+        (Sender::local().await, Receiver::answering(200).await, tempfile::tempdir().unwrap());
+    receiver.now([(400, vec![], "token t0ken-of-mine, key s3cret-of-mine".to_owned())]);
+    let config = json!({
+        "url": receiver.url("/?key={{ secrets.key }}"),
+        "allow_hosts": ["127.0.0.1"],
+        "secrets": { "key": secret(&files, "key", "s3cret-of-mine") },
+        "auth": { "bearer": secret(&files, "token", "t0ken-of-mine\n") },
+    });
+    let failed = sender.send(config, &json!(1)).await;
+    assert_eq!(receiver.only().uri.query(), Some("key=s3cret-of-mine"));
+    assert_eq!(receiver.only().header("authorization"), "Bearer t0ken-of-mine");
+    assert_eq!(response(&failed), ("400", Some("token …, key …")));
+    assert!(!format!("{failed:?}").contains("-of-mine"), "{failed:?}");
+    sender.close().await;
+}

@@ -1,0 +1,89 @@
+//! Damaged keys of notices in Redis: what cannot be used is put aside and stops nothing else.
+
+use std::time::Duration;
+
+use solid_notify::{Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice};
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_core::transition::Next;
+use solid_notify_redis::RedisOutbox;
+use solid_notify_testkit::conformance::outcome;
+use test_support::redis::OwnPrefix;
+use test_support::sending::eventually;
+use test_support::{RedisServer, on_each_redis};
+
+on_each_redis!(
+    a_score_without_a_notice_is_put_aside_and_stops_nothing,
+    a_lost_notice_does_not_come_back_by_a_claim,
+    a_lost_dead_letter_leaves_the_lists_of_its_tag_class_and_group,
+);
+
+async fn a_score_without_a_notice_is_put_aside_and_stops_nothing<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let def_id = outbox.definitions().await.unwrap().iter().find(|state| state.row.name == "sync").unwrap().row.id;
+    let key = |name: &str| format!("{{{}#{def_id}}}:{name}", own.prefix);
+    // The number of a notice, far from those that are given, and its definition.
+    let member = format!("00000000077777{def_id:05}");
+    own.by_hand(&["ZADD", &key("ready:first_sends"), "0", &member]);
+    own.by_hand(&["ZADD", &key("status:not_sent"), "0", &member]);
+    let id = add_notice(&mut outbox.clone(), "sync", 1).await.unwrap().id();
+    let sweeper = outbox
+        .sweeper()
+        .poll_interval(Duration::from_millis(20))
+        .first_send(false)
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
+        .start()
+        .await
+        .unwrap();
+    eventually("it is sent", async || outbox.find(id).await.unwrap().unwrap().status == Status::Succeeded).await;
+    let aside = own.by_hand(&["HEXISTS", &key("aside"), &member]);
+    assert_eq!(aside, ::redis::Value::Int(1));
+    sweeper.shutdown().await;
+    own.close();
+}
+
+async fn claims(outbox: &RedisOutbox, id: i64) -> Vec<ClaimedNotice> {
+    let def_id = outbox.definitions().await.unwrap().iter().find(|state| state.row.name == "sync").unwrap().row.id;
+    let (what, worker, lease) = (ClaimWhat::Ids(vec![id]), "worker-1".to_owned(), Duration::from_secs(1));
+    let claim = Claim { def_id, what, limit: 1, lease, worker, quota: None };
+    outbox.engine().stores().send.claim(&claim).await.unwrap().notices
+}
+
+/// The claim by ids, of a dispatched notice, does not look at the notice before.
+async fn a_lost_notice_does_not_come_back_by_a_claim<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let id = add_notice(&mut outbox.clone(), "sync", 1).await.unwrap().id();
+    let prefix = format!("{{{}#{}}}:", own.prefix, outbox.find(id).await.unwrap().unwrap().def_id);
+    own.by_hand(&["DEL", &format!("{prefix}notice:{id}")]);
+    assert!(claims(&outbox, id).await.is_empty());
+    assert_eq!(own.keys(&format!("{prefix}*")), [format!("{prefix}aside")]);
+    own.close();
+}
+
+async fn a_lost_dead_letter_leaves_the_lists_of_its_tag_class_and_group<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let notice = NewNotice::new("sync", 1).unwrap().tag("order:7");
+    let id = notice.add(&mut outbox.clone()).await.unwrap().id();
+    let claimed = claims(&outbox, id).await.remove(0);
+    let ended = Next::Finish { status: Status::DeadLetter, reason: Some("refused".to_owned()), keep: true };
+    let mut dead = outcome(&claimed, ended);
+    dead.last_class = Some("network".to_owned());
+    dead.regroup();
+    let group = dead.error_group.unwrap();
+    outbox.engine().stores().send.settle(&[dead]).await.unwrap();
+    own.by_hand(&["DEL", &format!("{{{}#{}}}:notice:{id}", own.prefix, claimed.def_id)]);
+    let dead_letters = Filter::dead_letters;
+    for filter in [dead_letters().tag("order:7"), dead_letters().class("network"), dead_letters().group(group)] {
+        let filter = filter.definition("sync");
+        let alice = outbox.operator("alice");
+        assert!(alice.list(&filter, None, 9).await.unwrap().notices.is_empty());
+        assert_eq!(alice.preview(&filter).await.unwrap().total.count, 0, "{filter:?}");
+    }
+    own.close();
+}

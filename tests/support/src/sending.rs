@@ -1,0 +1,124 @@
+//! Shorthands for tests with running sweepers.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
+use solid_notify_core::outbox::Updated;
+use solid_notify_core::store::{Edit, Edited};
+use solid_notify_core::{NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify_sweeper::{Failure, Notice};
+use solid_notify_testkit::conformance::Backend;
+use tokio::sync::Semaphore;
+
+/// How long real work may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds: for work that other tasks do in real time.
+pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
+    let began = Instant::now();
+    while !condition().await {
+        assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The arguments of handler calls, in order.
+pub struct Calls<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Calls<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Calls<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> Calls<T> {
+    /// Records a call and returns how many there were before.
+    pub fn note(&self, call: T) -> usize {
+        let mut calls = self.0.lock().unwrap();
+        calls.push(call);
+        calls.len() - 1
+    }
+
+    /// All calls so far.
+    pub fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// How many calls there were.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// Builds a handler that records each call and waits for a permit.
+pub fn gated(
+    calls: &Calls<()>,
+    gate: &Arc<Semaphore>,
+) -> impl Fn(Notice<i64>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync + 'static {
+    let (calls, gate) = (calls.clone(), Arc::clone(gate));
+    move |_| {
+        calls.note(());
+        let gate = Arc::clone(&gate);
+        Box::pin(async move {
+            gate.acquire_owned().await?.forget();
+            Ok(())
+        })
+    }
+}
+
+/// Adds a notice with the parameter 1 and commits it.
+pub async fn add(b: &dyn Backend, name: &str) -> i64 {
+    b.add_new(NewNotice::new(name, 1).unwrap()).await.id()
+}
+
+/// The notice, which must exist.
+pub async fn record(b: &dyn Backend, id: i64) -> NoticeRecord {
+    b.outbox().find(id).await.unwrap().expect("a notice of this id")
+}
+
+/// Waits until the notice has a status.
+pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
+    let began = Instant::now();
+    loop {
+        let found = record(b, id).await;
+        if found.status == status {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not {status:?} within {PATIENCE:?} at {}: {found:?}", b.clock().now());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The definition of this name.
+pub async fn definition(b: &dyn Backend, name: &str) -> NotifyDef {
+    let all = b.outbox().definitions().await.unwrap();
+    all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").row
+}
+
+/// Changes a definition through the library.
+pub async fn update(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
+    let seen = definition(b, name).await;
+    let done = b.outbox().update(&seen, change(seen.clone())).await.unwrap();
+    assert!(matches!(done, Updated::Stored(_)), "{done:?}");
+}
+
+/// Changes a definition as an operator does by hand: nothing is validated, no sweeper is woken.
+pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
+    let seen = definition(b, name).await;
+    let new = change(seen.clone());
+    let done = b.outbox().engine().stores().definitions.edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
+    assert!(matches!(done, Edited::Stored(_)), "{done:?}");
+}
+
+/// Seconds between two times.
+pub fn seconds(from: DateTime<Utc>, to: DateTime<Utc>) -> f64 {
+    (to - from).to_std().unwrap().as_secs_f64()
+}

@@ -1,7 +1,0 @@
-//! The routes by which receivers ack and nack over HTTP, with a real server.
-
-mod faults;
-mod hostile;
-mod pages;
-mod replies;
-pub mod server;
