@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::counts::build::{SUBJECT, compile, folder, workspace};
+
 /// The two programs.
 pub struct Built {
     pub old: PathBuf,
@@ -16,8 +18,6 @@ pub struct Built {
     pub new_name: String,
 }
 
-/// The folder of the subject in the repository.
-const SUBJECT: &str = "bench/subject";
 /// The file of the subject that differs between revisions.
 const LIBRARY: &str = "bench/subject/src/library.rs";
 /// A name of the library, the file that has it, and the adapter for revisions without it. Earlier revisions come last.
@@ -29,31 +29,28 @@ const ADAPTERS: &[(&str, &str, &str)] =
 /// # Errors
 /// Fails where the revision does not exist or cannot be built.
 pub fn build(revision: &str) -> Result<Built> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the bench has no workspace")?;
+    let root = workspace()?;
     let commit = git(root, &["rev-parse", "--verify", &format!("{revision}^{{commit}}")]).with_context(|| {
         format!("{revision:?} is not a revision of this repository; give a commit, a tag or a branch")
     })?;
     let short: String = commit.chars().take(12).collect();
-    let folder = root.join("target").join("compare");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = folder()?;
     let tree = folder.join(&short);
     check_out(root, &tree, &commit)?;
     add_subject(root, &tree)?;
-    // One folder for the dependencies of both.
-    let target = folder.join("build");
-    let old = compile(&tree, &target, &folder.join(format!("subject-{short}")))?;
-    let new = compile(root, &target, &folder.join("subject-new"))?;
+    let old = compile(&tree, &folder, &short)?;
+    let new = compile(root, &folder, "new")?;
     let changed = !git(root, &["status", "--porcelain", "--", "crates", SUBJECT, "Cargo.lock"])?.is_empty();
     let describe = |commit: &str| git(root, &["log", "-1", "--format=%h %cs %s", commit]);
     let new_name = describe("HEAD")? + if changed { " (with changes that are not committed)" } else { "" };
     Ok(Built { old, new, old_name: describe(&commit)?, new_name })
 }
 
-/// Makes a work tree of the commit, or brings one of an earlier run into its state.
+/// Makes a work tree of the commit, unless an earlier run did.
 fn check_out(root: &Path, tree: &Path, commit: &str) -> Result<()> {
     if tree.join(".git").exists() {
-        git(tree, &["checkout", "--quiet", "--force", commit])?;
-        git(tree, &["clean", "--quiet", "-d", "--force", "bench"])?;
+        let found = git(tree, &["rev-parse", "HEAD"])?;
+        ensure!(found == commit, "{} has the commit {found} instead of {commit}; remove it", tree.display());
         return Ok(());
     }
     // A folder that was deleted is still known to git.
@@ -63,24 +60,36 @@ fn check_out(root: &Path, tree: &Path, commit: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts today's subject into a tree that has none, with the names of its library.
+/// Puts today's subject into a tree that has none, with the names of its library. Files that are so already keep their times, so that cargo
+/// does not build them again.
 fn add_subject(root: &Path, tree: &Path) -> Result<()> {
-    if tree.join(SUBJECT).join("Cargo.toml").exists() {
+    if !git(tree, &["ls-files", SUBJECT])?.is_empty() {
         return Ok(());
     }
+    let library = adapter(tree)?.unwrap_or(LIBRARY);
     for file in git(root, &["ls-files", "--cached", "--others", "--exclude-standard", SUBJECT])?.lines() {
-        copy(&root.join(file), &tree.join(file))?;
+        let from = if file == LIBRARY { library } else { file };
+        replace(&tree.join(file), &read(&root.join(from))?)?;
     }
+    // Cargo removes what this tree does not need.
+    let (manifest, lock) = (tree.join("Cargo.toml"), tree.join("Cargo.lock"));
+    let text = read(&manifest)?;
+    if !text.contains(SUBJECT) {
+        replace(&lock, &read(&root.join("Cargo.lock"))?)?;
+        replace(&manifest, &with_member(&text)?)?;
+    }
+    Ok(())
+}
+
+/// Returns the adapter for the library of a tree, where it has other names than today's.
+fn adapter(tree: &Path) -> Result<Option<&'static str>> {
+    let mut chosen = None;
     for (name, file, adapter) in ADAPTERS {
-        let text = fs::read_to_string(tree.join(file)).with_context(|| format!("the old revision has no {file}"))?;
-        if !text.contains(name) {
-            copy(&root.join(adapter), &tree.join(LIBRARY))?;
+        if !read(&tree.join(file))?.contains(name) {
+            chosen = Some(*adapter);
         }
     }
-    copy(&root.join("Cargo.lock"), &tree.join("Cargo.lock"))?;
-    let manifest = tree.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).context("the old revision has no Cargo.toml")?;
-    fs::write(&manifest, with_member(&text)?).context("cannot change the old revision's Cargo.toml")
+    Ok(chosen)
 }
 
 /// Adds the subject to the members of a workspace.
@@ -91,32 +100,19 @@ fn with_member(manifest: &str) -> Result<String> {
     Ok(format!("{before}\nmembers = [\"{SUBJECT}\", {after}"))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Builds a tree's subject and keeps the program under a name of its own, because both trees build a program of one name.
-fn compile(tree: &Path, target: &Path, program: &Path) -> Result<PathBuf> {
-    eprintln!("building {}", tree.join(SUBJECT).display());
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(tree).args(["build", "--release", "--package", "bench-subject", "--target-dir"]).arg(target);
-    let status = command.status().context("cannot run cargo")?;
-    ensure!(
-        status.success(),
-        "the subject in {} does not compile ({status}); where the library has other names there, add an adapter to {SUBJECT}/adapters",
-        tree.display()
-    );
-    let built = target.join("release").join(format!("bench-subject{}", std::env::consts::EXE_SUFFIX));
-    // A running program cannot be overwritten, and a renamed one can be replaced.
-    let copied = program.with_extension("copy");
-    copy(&built, &copied)?;
-    fs::rename(&copied, program).with_context(|| format!("cannot make {}", program.display()))?;
-    Ok(program.to_owned())
+/// Writes a file, unless it has this text.
+fn replace(file: &Path, text: &str) -> Result<()> {
+    if fs::read_to_string(file).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> Result<String> {
@@ -144,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_adapter_exists() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = workspace().unwrap();
         for (_, _, adapter) in ADAPTERS {
             assert!(root.join(adapter).is_file(), "{adapter}");
         }

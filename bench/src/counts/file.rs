@@ -186,7 +186,8 @@ mod tests {
     use super::*;
 
     fn example() -> CountsFile {
-        let counts = [("wal_bytes", Count::Gate(812.25)), ("rows", Count::Gate(2.0)), ("redo", Count::About(1200.0))];
+        let counts =
+            [("wal_bytes", Count::Gate(812.25)), ("rows", Count::Gate(2.0)), ("wal_records", Count::About(1200.0))];
         let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
         let section = Section { version: "15.18".to_owned(), works: BTreeMap::from([("enqueue".to_owned(), counts)]) };
         let growth = Growth {
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn each_count_has_a_line_of_its_own() {
         let text = example().text();
-        for line in ["[postgres.enqueue]", "wal_bytes = 812.25", "rows = 2.0", "redo = { about = 1200.0 }"] {
+        for line in ["[postgres.enqueue]", "wal_bytes = 812.25", "rows = 2.0", "wal_records = { about = 1200.0 }"] {
             assert!(text.lines().any(|other| other == line), "{line} in {text}");
         }
     }

@@ -41,12 +41,12 @@ pub fn is_above(work: &str, count: f64, other: f64) -> bool {
     count > other * (1.0 + LIMIT) + least
 }
 
-/// Returns true if a counter depends on the clock however few its runs differ: how often a sweeper looks for notices while it sends, and how often
-/// an outbox reads the definitions again.
+/// Returns true if a counter depends on the clock however few its runs differ: how often a sweeper looks for notices while it sends and on
+/// which connection, how often an outbox reads the definitions again, and the background threads of InnoDB.
 pub fn depends_on_clock(work: &str, counter: &str) -> bool {
     match counter {
-        "reads" | "selects" => true,
-        "round_trips" | "scripts" => work != Work::Enqueue.name(),
+        "reads" | "selects" | "redo_bytes" | "page_requests" => true,
+        "prepares" | "round_trips" | "scripts" => work != Work::Enqueue.name(),
         _ => false,
     }
 }

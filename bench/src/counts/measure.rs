@@ -11,7 +11,7 @@ use super::subject::{Running, Subject};
 use super::{Product, Work};
 use crate::statistics::as_f64;
 
-/// How often a run is begun anew because its sweeper looked by the clock.
+/// How often a run begins again because its sweeper looked by the clock.
 const TRIES: usize = 5;
 
 /// How much is counted.

@@ -2,6 +2,7 @@
 //!
 //! [`measure`] takes them, [`servers`] reads the servers, [`callgrind`] the client. [`file`] keeps them, and [`gate`] compares.
 
+pub mod build;
 pub mod callgrind;
 pub mod figure;
 pub mod file;
@@ -90,7 +91,8 @@ pub struct Arguments {
     /// A tenth of the notices: whether it works.
     #[arg(long)]
     quick: bool,
-    /// Counts the client instead of the servers: instructions and allocations, by valgrind. Needs a release build.
+    /// Counts the client instead of the servers: instructions and allocations, by valgrind. It
+    /// builds the subject in release mode.
     #[arg(long)]
     client: bool,
     /// Fails where a count grew by more than 2 % over the file.
@@ -122,6 +124,11 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let mut file = CountsFile::read(&arguments.file)?;
     let plan = Plan { runs: usize::from(arguments.runs), quick: arguments.quick };
     let works = chosen(&arguments.work);
+    let subject = if arguments.client {
+        Subject::at(&build::compile(build::workspace()?, &build::folder()?, "new")?)
+    } else {
+        Subject::own()?
+    };
     let (mut grown, mut refused) = (Vec::new(), Vec::new());
     for product in chosen(&arguments.db) {
         let mut site = Site::start(product)?;
@@ -129,11 +136,11 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         let compare = |figures: &_| gate::compare(&name, file.sections.get(&name), &version, figures);
         // What did not grow in one run did not grow.
         let first = if arguments.check { Plan { runs: 1, ..plan } } else { plan };
-        let mut figures = counted(&mut site, &works, first, arguments.client)?;
+        let mut figures = counted(&mut site, &subject, &works, first, arguments.client)?;
         let mut comparison = compare(&figures);
         if arguments.check && !comparison.grown.is_empty() {
             eprintln!("{name} grew; it is counted again");
-            figures = counted(&mut site, &works, plan, arguments.client)?;
+            figures = counted(&mut site, &subject, &works, plan, arguments.client)?;
             comparison = compare(&figures);
         }
         print(&name, &figures);
@@ -165,9 +172,14 @@ fn section(site: &Site, client: bool) -> Result<(String, String)> {
     }
 }
 
-fn counted(site: &mut Site, works: &[Work], plan: Plan, client: bool) -> Result<BTreeMap<String, Figures>> {
-    let subject = Subject::own()?;
-    if client { callgrind::count(site, &subject, works, plan) } else { measure::count(site, &subject, works, plan) }
+fn counted(
+    site: &mut Site,
+    subject: &Subject,
+    works: &[Work],
+    plan: Plan,
+    client: bool,
+) -> Result<BTreeMap<String, Figures>> {
+    if client { callgrind::count(site, subject, works, plan) } else { measure::count(site, subject, works, plan) }
 }
 
 /// Returns the chosen values, or all of them where none is chosen.

@@ -27,12 +27,12 @@ const COUNTERS: &[(&str, &[&str])] = &[
             "com_rollback",
             "com_savepoint",
             "com_set_option",
-            "com_stmt_prepare",
             "com_update",
             "com_update_multi",
         ],
     ),
     ("selects", &["com_select"]),
+    ("prepares", &["com_stmt_prepare"]),
     (
         "rows_read",
         &[
@@ -46,7 +46,7 @@ const COUNTERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rows_written", &["handler_write", "handler_update", "handler_delete"]),
-    ("buffer_hits", &["innodb_buffer_pool_read_requests"]),
+    ("page_requests", &["innodb_buffer_pool_read_requests"]),
     // The first is MariaDB's name, the second MySQL's. `Innodb_os_log_written` counts whole blocks, these bytes.
     ("redo_bytes", &["innodb_lsn_current", "innodb_redo_log_current_lsn"]),
 ];
@@ -83,23 +83,28 @@ fn prepared(server: Server) -> Result<MySql> {
 }
 
 impl MySql {
-    /// Waits until the purge has done what the works left to it. It reads pages and writes redo.
-    fn wait_until_purged(&self) -> Result<()> {
-        let began = Instant::now();
-        // This statement reads no rows, unlike a query of the status.
-        while history(&self.server.query("SHOW ENGINE INNODB STATUS")?) != Some(0) {
-            if began.elapsed() > Duration::from_secs(20) {
-                bail!("the purge of InnoDB is not done 20 s after the end of the subject");
+    /// Waits until the purge has done what the works left to it, and the log does not grow. Both read pages and write redo in the background.
+    fn wait_until_quiet(&self) -> Result<()> {
+        let (began, mut last) = (Instant::now(), None);
+        loop {
+            // This statement reads no rows, unlike a query of the status.
+            let status = self.server.query("SHOW ENGINE INNODB STATUS")?;
+            let now = number(&status, "Log sequence number");
+            if number(&status, "History list length") == Some(0) && last == now {
+                return Ok(());
             }
-            sleep(Duration::from_millis(20));
+            if began.elapsed() > Duration::from_secs(20) {
+                bail!("InnoDB purges or writes 20 s after the work: log sequence number {now:?}");
+            }
+            last = now;
+            sleep(Duration::from_millis(50));
         }
-        Ok(())
     }
 }
 
-/// Returns how many old versions of rows are to be purged, from `SHOW ENGINE INNODB STATUS`.
-fn history(status: &str) -> Option<u64> {
-    let number = status.split("History list length ").nth(1)?;
+/// Returns a number of `SHOW ENGINE INNODB STATUS`.
+fn number(status: &str, name: &str) -> Option<u64> {
+    let number = status.split(name).nth(1)?.trim_start();
     number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -125,7 +130,7 @@ impl CountedServer for MySql {
     }
 
     fn read(&mut self) -> Result<Counters> {
-        self.wait_until_purged()?;
+        self.wait_until_quiet()?;
         let names: Vec<String> =
             COUNTERS.iter().flat_map(|(_, names)| *names).map(|name| format!("'{name}'")).collect();
         let status = self
@@ -143,9 +148,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn length_of_the_history_is_found() {
-        let status = r"Trx id counter 71\nPurge done for trx's n:o < 71\nHistory list length 12\nLIST OF TRANSACTIONS";
-        assert_eq!((history(status), history("")), (Some(12), None));
+    fn numbers_of_the_engine_status_are_found() {
+        let status =
+            r"Purge done for trx's n:o < 71\nHistory list length 12\nLog sequence number          471100\nLast";
+        assert_eq!(number(status, "History list length"), Some(12));
+        assert_eq!(number(status, "Log sequence number"), Some(471_100));
+        assert_eq!(number("", "History list length"), None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ const SETTINGS: &[&str] = &[
     "autovacuum = off",
     "checkpoint_timeout = '1d'",
     "bgwriter_lru_maxpages = 0",
+    // The log is read after the work; a checkpoint removes it otherwise.
+    "wal_keep_size = '1GB'",
 ];
 
 /// Plain reads apart: how often a sweeper looks for notices depends on the clock.

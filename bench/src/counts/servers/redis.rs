@@ -19,7 +19,7 @@ pub struct Redis {
 pub fn start() -> Result<Redis> {
     let server = servers::start()?;
     let mut connection = redis::Client::open(server.url())?.get_connection().context("cannot connect to Redis")?;
-    // The log must not be written anew while its bytes are counted.
+    // A rewrite of the log would change its size while its bytes are counted.
     redis::cmd("CONFIG").arg("SET").arg("auto-aof-rewrite-percentage").arg(0).exec(&mut connection)?;
     Ok(Redis { server, connection })
 }
