@@ -2,6 +2,8 @@
 //!
 //! Only the command line is here. The README beside it describes the measurements and why they are fair.
 
+mod compare;
+mod counts;
 mod databases;
 mod idle;
 mod notice;
@@ -84,6 +86,13 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Counts what a notice costs servers and client, and compares that with the committed counts.
+    Count(counts::Arguments),
+    /// Compares rates and counts with those of an old revision, which it builds.
+    Compare(compare::Arguments),
+    /// Works on notices, for the process that counts.
+    #[command(hide = true)]
+    Subject(bench_subject::Arguments),
     /// Sends a backlog, for the process that measures it.
     #[command(hide = true)]
     SweepChild {
@@ -145,6 +154,18 @@ fn main() -> Result<ExitCode> {
             let site = Site::open(db)?;
             let reached = runtime()?.block_on(idle::measure(&site, &program, quick))?;
             Ok(if check && !reached && !quick { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        Command::Count(arguments) => {
+            let passed = counts::run(&arguments)?;
+            Ok(if arguments.is_check() && !passed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        Command::Compare(arguments) => {
+            let passed = compare::run(&arguments)?;
+            Ok(if arguments.is_check() && !passed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        Command::Subject(arguments) => {
+            bench_subject::run(arguments)?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::SweepChild { db, address } => {
             let sweep = async {
