@@ -2,10 +2,10 @@
 //!
 //! What only repeats, or checks what did not change, is left to the night (`nightly.rs`).
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
-use test_servers::run::cargo;
+use test_servers::run::{cargo, target_dir, workspace_root};
 use test_servers::selection::Selection;
 
 use crate::api::{Comparison, api};
@@ -45,6 +45,11 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
                 _ => Ok(prepared.run(suite, &suite.left_out_of(&commit))?.into()),
             });
         }
+        // The build of the tests has made the program.
+        steps.step("counts", || {
+            let mut count = Command::new(target_dir().join("debug/bench"));
+            step::command(count.args(["count", "--check"]).current_dir(workspace_root()))
+        });
         steps.step("examples", || Ok(prepared.run_examples()?.into()));
     }
     steps.step("newcomers", || {

@@ -35,7 +35,10 @@ pub(crate) const SUITES: [Suite; 14] = [
     ),
     suite("schedules", &["--test", "schedules"]),
     suite("processes", &["--test", "processes"]),
-    Suite { depends_on: Some(TOOLS), ..suite("tools", &["--test", "private_servers", "--test", "smoke"]) },
+    Suite {
+        depends_on: Some(TOOLS),
+        ..suite("tools", &["--test", "private_servers", "--test", "smoke", "--test", "counts"])
+    },
     suite("doc tests", &["--doc"]),
 ];
 
