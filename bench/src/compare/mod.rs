@@ -172,7 +172,11 @@ fn ratios(sides: &Sides, product: Product, arguments: &Arguments) -> Result<Vec<
         if ratio.is_loss() {
             losses.push(format!("{product} {workload}"));
         }
-        let verdict = if ratio.is_loss() { "LOSS" } else { "" };
+        let verdict = match (ratio.is_certain(), ratio.is_loss()) {
+            (false, _) => "too few pairs",
+            (true, true) => "LOSS",
+            (true, false) => "",
+        };
         let Ratio { old, new, median, .. } = &ratio;
         table.add_row([
             product.to_string(),
