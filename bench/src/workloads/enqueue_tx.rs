@@ -11,8 +11,8 @@ use crate::run::{Compared, Plan, RAW, Side, pairs};
 
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
     let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb | Product::Mysql => 10_000,
         Product::Sqlite => 5_000,
+        _ => 10_000,
     });
     pairs(plan, RAW, async |side| {
         arena.reset().await?;

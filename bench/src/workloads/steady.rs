@@ -13,8 +13,8 @@ use crate::run::{Compared, Plan, RAW, Side, pairs};
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
     // Some ten seconds: how it begins and ends must not count.
     let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb | Product::Mysql => 60_000,
         Product::Sqlite => 20_000,
+        _ => 60_000,
     });
     pairs(plan, RAW, async |side| {
         arena.reset().await?;
