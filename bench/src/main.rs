@@ -6,6 +6,7 @@ mod databases;
 mod idle;
 mod notice;
 mod ours;
+mod peers;
 mod processor_time;
 mod profile;
 mod raw;
@@ -49,6 +50,8 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
+    /// Measures other libraries with the same workloads, beside ours and raw SQL.
+    Peers(peers::Arguments),
     /// Compares timed tasks on Redis with raw scripts.
     Redis {
         /// Pairs of repetitions that count.
@@ -140,6 +143,10 @@ fn main() -> Result<ExitCode> {
         Command::Profile { quick } => {
             let site = Site::open_with_statement_statistics()?;
             runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick, like_ours: false }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Peers(arguments) => {
+            peers::measure(&runtime()?, &arguments)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Redis { repetitions, quick } => {

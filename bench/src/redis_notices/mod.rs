@@ -30,13 +30,22 @@ const STEADY: usize = 60_000;
 /// Errors of the library or the server, and a repetition that did not do all of its work.
 pub async fn measure(url: &str, workload: Workload, plan: Plan) -> Result<Option<Figures>> {
     let compared = match workload {
-        Workload::EnqueueTx => rates(url, workload, plan, plan.scaled(ENQUEUE)).await?,
-        Workload::Drain => rates(url, workload, plan, plan.scaled(DRAIN)).await?,
-        Workload::Steady => rates(url, workload, plan, plan.scaled(STEADY)).await?,
+        Workload::EnqueueTx | Workload::Drain | Workload::Steady => {
+            rates(url, workload, plan, plan.scaled(count(workload))).await?
+        }
         Workload::Latency => return Ok(Some(Figures::Latency(latency(url, plan).await?))),
         _ => return Ok(None),
     };
     Ok(Some(Figures::Compared(compared)))
+}
+
+/// Returns the notices of a repetition.
+pub fn count(workload: Workload) -> usize {
+    match workload {
+        Workload::EnqueueTx => ENQUEUE,
+        Workload::Drain => DRAIN,
+        _ => STEADY,
+    }
 }
 
 /// Returns the server's version, and the settings that decide how durable it is.
@@ -132,7 +141,11 @@ async fn raw_rate(raw: &Raw, workload: Workload, count: usize) -> Result<f64> {
     Ok(rate)
 }
 
-async fn latency(url: &str, plan: Plan) -> Result<Latency> {
+/// Measures the latency of both sides.
+///
+/// # Errors
+/// As [`measure`].
+pub async fn latency(url: &str, plan: Plan) -> Result<Latency> {
     let prefix = prefix();
     let (ours, raw) = (Ours::connect(url, &prefix).await?, Raw::connect(url, &prefix).await?);
     let (called, mut calls) = mpsc::unbounded_channel();
@@ -188,8 +201,11 @@ fn prefix() -> String {
     format!("bench_{:016x}", fastrand::u64(..))
 }
 
-/// Deletes the keys of a repetition.
-async fn clear(url: &str, prefix: &str) -> Result<()> {
+/// Deletes the keys of a repetition: all whose names contain this prefix.
+///
+/// # Errors
+/// Errors of the server.
+pub async fn clear(url: &str, prefix: &str) -> Result<()> {
     let mut link = connect(url).await?;
     let mut cursor = 0_u64;
     loop {
