@@ -10,7 +10,8 @@ use solid_notify::{NotifyDef, Outbox};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Pool};
 use tempfile::TempDir;
-use test_servers::servers::{Durability, Ending, Server, mariadb, mysql, postgres};
+use test_servers::servers::{Durability, Ending, Server, mariadb, mysql, postgres, redis};
+use test_servers::unpack;
 
 use crate::processor_time;
 use crate::raw::Measured;
@@ -25,8 +26,14 @@ pub enum Product {
     Mariadb,
     /// The server at `MYSQL_URL`, else a private one.
     Mysql,
-    /// A file in a temporary directory.
+    /// A file in a temporary directory, with `synchronous = FULL`, SQLite's default.
     Sqlite,
+    /// The same with `synchronous = NORMAL`: a crash of the machine may lose the last commits.
+    #[value(name = "sqlite_normal")]
+    #[serde(rename = "sqlite_normal")]
+    SqliteNormal,
+    /// The server at `REDIS_URL`, else a private one.
+    Redis,
 }
 
 impl std::fmt::Display for Product {
@@ -36,6 +43,8 @@ impl std::fmt::Display for Product {
             Self::Mariadb => "mariadb",
             Self::Mysql => "mysql",
             Self::Sqlite => "sqlite",
+            Self::SqliteNormal => "sqlite_normal",
+            Self::Redis => "redis",
         })
     }
 }
@@ -44,7 +53,7 @@ impl std::fmt::Display for Product {
 pub struct Site {
     /// The product.
     pub product: Product,
-    /// The server's URL, for SQLite the file.
+    /// The server's URL, for SQLite the file (see [`NORMAL`]).
     pub url: String,
     /// The private one.
     server: Option<Server>,
@@ -53,7 +62,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// The server that the environment names, else a private one, as durable as it is by default. Blocks.
+    /// Returns the server that the environment names, else a private one, as durable as it is by default. Gets the programs of MySQL
+    /// where they are missing, because no package of Debian installs them beside MariaDB's. Blocks.
     ///
     /// # Errors
     /// Fails where no server program is installed.
@@ -62,9 +72,13 @@ impl Site {
             Product::Postgres => ("POSTGRES_URL", postgres::start_with),
             Product::Mariadb => ("MARIADB_URL", mariadb::start_with),
             Product::Mysql => ("MYSQL_URL", mysql::start_with),
-            Product::Sqlite => {
+            Product::Redis => ("REDIS_URL", redis::start_with),
+            Product::Sqlite | Product::SqliteNormal => {
                 let directory = tempfile::tempdir()?;
-                let url = directory.path().join("bench.db").to_string_lossy().into_owned();
+                let mut url = directory.path().join("bench.db").to_string_lossy().into_owned();
+                if product == Product::SqliteNormal {
+                    url.push_str(NORMAL);
+                }
                 return Ok(Self { product, url, server: None, _directory: Some(directory) });
             }
         };
@@ -72,6 +86,10 @@ impl Site {
             return Ok(Self { product, url, server: None, _directory: None });
         }
         eprintln!("starting a private {product} server ({variable} is not set)");
+        if product == Product::Mysql && !mysql::is_installed() {
+            unpack::unpack()
+                .with_context(|| format!("no MySQL server is installed: install {}", mysql::HOW_TO_INSTALL))?;
+        }
         let server = start(Durability::Default)?;
         Ok(Self { product, url: server.url().to_owned(), server: Some(server), _directory: None })
     }
@@ -109,6 +127,9 @@ impl Site {
         Ok(settings)
     }
 }
+
+/// Behind the file's name in the URL of SQLite: `synchronous = NORMAL`.
+pub const NORMAL: &str = "?synchronous=normal";
 
 /// The name of the definition whose successes are kept in history.
 pub const DEFINITION: &str = "bench";

@@ -8,9 +8,11 @@ mod databases;
 mod idle;
 mod notice;
 mod ours;
+mod peers;
 mod processor_time;
 mod profile;
 mod raw;
+mod redis_notices;
 mod report;
 mod run;
 mod statistics;
@@ -50,6 +52,8 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
+    /// Measures other libraries with the same workloads, beside ours and raw SQL.
+    Peers(peers::Arguments),
     /// Compares timed tasks on Redis with raw scripts.
     Redis {
         /// Pairs of repetitions that count.
@@ -128,6 +132,14 @@ struct Run {
     check: bool,
 }
 
+impl Run {
+    /// Returns the wanted workloads that a product has.
+    fn workloads(&self, product: Product) -> impl Iterator<Item = Workload> {
+        let wanted = move |it: &Workload| self.workload.is_empty() || self.workload.contains(it);
+        Workload::value_variants().iter().copied().filter(wanted).filter(move |it| it.runs_on(product))
+    }
+}
+
 fn main() -> Result<ExitCode> {
     match CommandLine::parse().command {
         Command::Run(arguments) => {
@@ -140,6 +152,10 @@ fn main() -> Result<ExitCode> {
         Command::Profile { quick } => {
             let site = Site::open_with_statement_statistics()?;
             runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick, like_ours: false }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Peers(arguments) => {
+            peers::measure(&runtime()?, &arguments)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Redis { repetitions, quick } => {
@@ -172,7 +188,8 @@ fn main() -> Result<ExitCode> {
                 match db {
                     Product::Postgres => backlog::sweep::<Postgres>(&address).await,
                     Product::Mariadb | Product::Mysql => backlog::sweep::<MySql>(&address).await,
-                    Product::Sqlite => backlog::sweep::<Sqlite>(&address).await,
+                    Product::Sqlite | Product::SqliteNormal => backlog::sweep::<Sqlite>(&address).await,
+                    Product::Redis => anyhow::bail!("the backlog is not measured on redis"),
                 }
             };
             runtime()?.block_on(sweep)?;
@@ -196,7 +213,8 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
         let told = match site.product {
             Product::Postgres => site.settings::<Postgres>().await?,
             Product::Mariadb | Product::Mysql => site.settings::<MySql>().await?,
-            Product::Sqlite => site.settings::<Sqlite>().await?,
+            Product::Sqlite | Product::SqliteNormal => site.settings::<Sqlite>().await?,
+            Product::Redis => redis_notices::settings(&site.url).await?,
         };
         settings.insert(site.product.to_string(), told.into_iter().collect());
     }
@@ -205,7 +223,10 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
         match site.product {
             Product::Postgres => measure_on::<Postgres>(site, arguments, plan, &mut report).await?,
             Product::Mariadb | Product::Mysql => measure_on::<MySql>(site, arguments, plan, &mut report).await?,
-            Product::Sqlite => measure_on::<Sqlite>(site, arguments, plan, &mut report).await?,
+            Product::Sqlite | Product::SqliteNormal => {
+                measure_on::<Sqlite>(site, arguments, plan, &mut report).await?;
+            }
+            Product::Redis => measure_on_redis(site, arguments, plan, &mut report).await?,
         }
     }
     let missed = report.end();
@@ -214,11 +235,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
 
 async fn measure_on<DB: Measured>(site: &Site, arguments: &Run, plan: Plan, report: &mut Report) -> Result<()> {
     let arena = Arena::<DB>::create(site, plan.like_ours).await?;
-    let wanted = |workload: &Workload| arguments.workload.is_empty() || arguments.workload.contains(workload);
-    for workload in Workload::value_variants().iter().copied().filter(wanted) {
-        if !workload.runs_on(site.product) {
-            continue;
-        }
+    for workload in arguments.workloads(site.product) {
         eprintln!("{} {workload}", site.product);
         let figures =
             workload.measure(&arena, plan).await.with_context(|| format!("{workload} on {}", site.product))?;
@@ -233,4 +250,15 @@ async fn measure_on<DB: Measured>(site: &Site, arguments: &Run, plan: Plan, repo
         report.add(line.yielding(like_ours.as_ref()))?;
     }
     arena.drop().await
+}
+
+async fn measure_on_redis(site: &Site, arguments: &Run, plan: Plan, report: &mut Report) -> Result<()> {
+    for workload in arguments.workloads(site.product) {
+        eprintln!("{} {workload}", site.product);
+        let figures = redis_notices::measure(&site.url, workload, plan).await;
+        if let Some(figures) = figures.with_context(|| format!("{workload} on redis"))? {
+            report.add(Line::new(site.product, workload, figures, plan))?;
+        }
+    }
+    Ok(())
 }

@@ -19,7 +19,7 @@ pub struct Plan {
 
 impl Plan {
     /// The repetitions of a run. The first one warms up, except in a quick run, which only checks that the bench works.
-    fn numbers(&self) -> std::ops::RangeInclusive<usize> {
+    pub fn numbers(&self) -> std::ops::RangeInclusive<usize> {
         usize::from(self.quick)..=self.repetitions
     }
 

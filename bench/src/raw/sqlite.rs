@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection, Sqlite, SqliteConnection};
 
 use super::{DEF_ID, Lease, Leased, Measured, Options, driver, joined};
-use crate::databases::{Product, Table};
+use crate::databases::{NORMAL, Product, Table};
 
 // Times are milliseconds since 1970, the cheapest form.
 const LEASE: &str = "UPDATE raw_msg SET status = 5, fence = fence + 1, worker = 'raw',
@@ -67,8 +67,11 @@ impl Measured for Sqlite {
     );
 
     fn options(url: &str, _name: Option<&str>) -> sqlx::Result<Options<Self>> {
-        // `synchronous` stays at SQLite's default, FULL.
-        let options = SqliteConnectOptions::new().filename(url).create_if_missing(true);
+        let (file, synchronous) = match url.strip_suffix(NORMAL) {
+            Some(file) => (file, SqliteSynchronous::Normal),
+            None => (url, SqliteSynchronous::Full),
+        };
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(true).synchronous(synchronous);
         // Eight producers without a pause wait for one lock, and SQLite has no queue for it. On a busy machine one producer
         // may wait for longer than the 5 s of sqlx's default.
         Ok(options.journal_mode(SqliteJournalMode::Wal).busy_timeout(Duration::from_secs(60)))

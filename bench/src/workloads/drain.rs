@@ -10,7 +10,8 @@ use crate::ours;
 use crate::raw::{self, Measured};
 use crate::run::{Compared, Plan, RAW, Side, pairs};
 
-const COUNT: usize = 200_000;
+/// Notices of a repetition.
+pub const COUNT: usize = 200_000;
 
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan, definition: &str) -> Result<Compared> {
     let count = plan.scaled(COUNT);

@@ -9,11 +9,16 @@ use crate::databases::{Arena, Product};
 use crate::raw::Measured;
 use crate::run::{Compared, Plan, RAW, Side, pairs};
 
-pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
-    let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb | Product::Mysql => 10_000,
+/// Transactions of a repetition.
+pub fn count<DB: Measured>() -> usize {
+    match DB::PRODUCT {
         Product::Sqlite => 5_000,
-    });
+        _ => 10_000,
+    }
+}
+
+pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
+    let count = plan.scaled(count::<DB>());
     pairs(plan, RAW, async |side| {
         arena.reset().await?;
         once(arena, side, count).await

@@ -16,9 +16,12 @@ use crate::raw::{self, Lease, Measured};
 use crate::run::Plan;
 use crate::statistics::quantile;
 
-const SAMPLES: usize = 300;
-const WARM_UP: usize = 20;
-const GRID: Duration = Duration::from_millis(20);
+/// Samples of each side.
+pub const SAMPLES: usize = 300;
+/// Samples before these, which do not count.
+pub const WARM_UP: usize = 20;
+/// From one sample to the next.
+pub const GRID: Duration = Duration::from_millis(20);
 
 /// Milliseconds from the moment at which `commit()` returned until the handler was entered.
 #[derive(Debug, Clone, Serialize)]
@@ -82,15 +85,25 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
     });
     let (ours, raw, quick) = samples.await??;
     sweeper.shutdown().await;
-    let millis = |values: &[f64], share| quantile(values, share).context("no samples");
-    Ok(Latency {
-        p50_ms: millis(&ours, 0.5)?,
-        p99_ms: millis(&ours, 0.99)?,
-        raw_p50_ms: millis(&raw, 0.5)?,
-        raw_p99_ms: millis(&raw, 0.99)?,
-        raw_unforced_p50_ms: quantile(&quick, 0.5),
-        samples: ours.len(),
-    })
+    Latency::of(&ours, &raw, &quick)
+}
+
+impl Latency {
+    /// The figures of these samples, in milliseconds. `unforced` is empty where no lease can do without the disk.
+    ///
+    /// # Errors
+    /// Fails without samples.
+    pub fn of(ours: &[f64], raw: &[f64], unforced: &[f64]) -> Result<Self> {
+        let millis = |values: &[f64], share| quantile(values, share).context("no samples");
+        Ok(Self {
+            p50_ms: millis(ours, 0.5)?,
+            p99_ms: millis(ours, 0.99)?,
+            raw_p50_ms: millis(raw, 0.5)?,
+            raw_p99_ms: millis(raw, 0.99)?,
+            raw_unforced_p50_ms: quantile(unforced, 0.5),
+            samples: ours.len(),
+        })
+    }
 }
 
 async fn our_sample<DB: Measured>(

@@ -6,8 +6,8 @@ mod dead_target;
 pub mod drain;
 pub mod enqueue_tx;
 mod held_xmin;
-mod latency;
-mod producers;
+pub mod latency;
+pub mod producers;
 pub mod steady;
 
 use anyhow::Result;
@@ -63,7 +63,11 @@ pub enum Figures {
 impl Workload {
     /// True if the workload exists for a database.
     pub fn runs_on(self, product: Product) -> bool {
-        self != Self::HeldXmin || product == Product::Postgres
+        match product {
+            Product::Postgres => true,
+            Product::Redis => matches!(self, Self::EnqueueTx | Self::Drain | Self::Latency | Self::Steady),
+            _ => self != Self::HeldXmin,
+        }
     }
 
     /// Measures it.

@@ -10,12 +10,16 @@ use crate::ours;
 use crate::raw::{self, Measured};
 use crate::run::{Compared, Plan, RAW, Side, pairs};
 
-pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
-    // Some ten seconds: how it begins and ends must not count.
-    let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb | Product::Mysql => 60_000,
+/// Notices of a repetition: some ten seconds, because its begin and its end must not count.
+pub fn count<DB: Measured>() -> usize {
+    match DB::PRODUCT {
         Product::Sqlite => 20_000,
-    });
+        _ => 60_000,
+    }
+}
+
+pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
+    let count = plan.scaled(count::<DB>());
     pairs(plan, RAW, async |side| {
         arena.reset().await?;
         once(arena, side, count).await

@@ -15,4 +15,4 @@ pub mod run;
 pub mod selection;
 pub mod servers;
 pub mod services;
-mod unpack;
+pub mod unpack;

@@ -23,8 +23,11 @@ pub(crate) fn is_possible() -> bool {
     install::is_possible() && os_release("ID").as_deref() == Some("debian") && unstable::place().is_some()
 }
 
-/// Fills the folder, unless that is done.
-pub(crate) fn unpack() -> Result<()> {
+/// Fills the folder, unless that is done. Blocks, for a minute.
+///
+/// # Errors
+/// Fails where that is not possible: without root, without `apt-get`, or where no package source is an archive of Debian.
+pub fn unpack() -> Result<()> {
     let place = unstable::place().context("neither HOME nor XDG_CACHE_HOME says where the folder may be")?;
     let parent = place.parent().context("the folder has no place")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
