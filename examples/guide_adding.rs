@@ -242,7 +242,7 @@ async fn main() -> Result<()> {
     let mut tx = outbox.begin().await?;
     let parcel = add_notice(&mut tx, "ship_parcel", json!({ "order": 7 })).await?;
     tx.commit().await?;
-    ensure!(matches!(parcel.first_attempt(Duration::from_secs(30)).await, FirstAttempt::Succeeded));
+    ensure!(matches!(parcel.first_attempt(Duration::from_secs(60)).await, FirstAttempt::Succeeded));
 
     // [options]
     let mut tx = outbox.begin().await?;

@@ -102,7 +102,7 @@ async fn wait_until(condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
         }
         Ok(())
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.context("the reply did not arrive")?
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.context("the reply did not arrive")?
 }
 
 /// The other system: it gets orders from a queue, and sends replies to another one. A program in any language does the same.

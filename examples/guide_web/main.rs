@@ -327,7 +327,7 @@ mod tests {
 
     /// Returns the next delivery. Without the limit a lost one would block the test.
     pub(super) async fn next(deliveries: &mut mpsc::UnboundedReceiver<Delivery>) -> Result<Delivery> {
-        tokio::time::timeout(Duration::from_secs(30), deliveries.recv()).await?.context("the receiver has ended")
+        tokio::time::timeout(Duration::from_secs(60), deliveries.recv()).await?.context("the receiver has ended")
     }
 
     /// Serves these routes on a free port. Returns the URL.

@@ -6,7 +6,6 @@ mod in_rust;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::{Outbox, Status};
@@ -15,7 +14,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use standardwebhooks::Webhook;
 use test_support::memory::MemoryBackend;
-use test_support::sending::record;
+use test_support::sending::{PATIENCE, record};
 
 use crate::ack_http::server::{Server, delivered};
 
@@ -30,7 +29,7 @@ struct Sender {
 
 impl Sender {
     fn new(url: String) -> Self {
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         Self { client, webhook: Webhook::new(SECRET).unwrap(), url }
     }
 

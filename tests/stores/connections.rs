@@ -66,7 +66,7 @@ impl<D: Database> Counted<D> {
     }
 }
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(100);
 
 async fn a_connection_is_kept_while_calls_end_well<D: Database>() {
     let counted = Counted::<D>::new(LONG, "SELECT 1").await;

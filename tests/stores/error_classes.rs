@@ -105,7 +105,7 @@ mod on_postgres {
         assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
         let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
         conn.execute("SET statement_timeout = 20").await.unwrap();
-        let late = conn.execute("SELECT pg_sleep(5)").await.unwrap_err();
+        let late = conn.execute("SELECT pg_sleep(600)").await.unwrap_err();
         assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
     }
 }

@@ -8,6 +8,7 @@ use solid_notify::sql::Dialect;
 use solid_notify::{Error, Inbox};
 use solid_notify_core::store::Purge;
 use solid_notify_testkit::conformance::Backend;
+use test_support::sending::PATIENCE;
 use test_support::{Database, TestDb, on_each_database, on_each_server};
 
 on_each_database!(
@@ -28,8 +29,8 @@ mod servers {
 }
 
 const A_WHILE: Duration = Duration::from_millis(500);
-/// Less than a time-out of a lock.
-const SOON: Duration = Duration::from_secs(30);
+/// The deadline of a call that must not wait for others. It only ends a test that hangs.
+const SOON: Duration = PATIENCE;
 
 fn warehouse() -> Inbox {
     Inbox::new("warehouse")

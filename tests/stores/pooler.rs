@@ -86,12 +86,11 @@ mod on_postgres {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
             use std::collections::BTreeSet;
-            use std::time::Duration;
 
             use solid_notify::{Failure, HandlerResult, Notice, OutboxExt, add_notice};
             use sqlx::postgres::{PgPool, PgPoolOptions};
             use test_servers::servers::{pgbouncer, postgres};
-            use test_support::sending::{Calls, eventually};
+            use test_support::sending::{Calls, PATIENCE, eventually};
             use tokio::task::spawn_blocking;
 
             /// The settings of a session, but for those that a driver gives each connection, and those of extensions, which show once they are used.
@@ -161,7 +160,7 @@ mod on_postgres {
             }
             assert_eq!(sessions.len(), usize::from(pgbouncer::SESSIONS));
             drop((one, other));
-            tokio::time::timeout(Duration::from_secs(20), sweeper.shutdown()).await.unwrap();
+            tokio::time::timeout(PATIENCE, sweeper.shutdown()).await.unwrap();
             pool.close().await;
             direct.close().await;
             spawn_blocking(move || {

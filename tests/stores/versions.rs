@@ -1,11 +1,9 @@
 //! Versions of definitions in databases: stored with the edit or not at all, beside locks, and for rows without a version.
 
-use std::time::Duration;
-
 use solid_notify::operate::AuditFilter;
 use solid_notify::sql::Dialect;
 use solid_notify::{Notice, NotifyDef, OutboxExt, Sweeper};
-use test_support::sending::eventually;
+use test_support::sending::{PATIENCE, eventually};
 use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
@@ -139,7 +137,7 @@ where
     let mut editor = db.pool.begin().await.unwrap();
     (&mut *editor).execute("SELECT id FROM notify_def WHERE name = 'sync' FOR UPDATE").await.unwrap();
     let look = db.outbox.engine().stores().definitions.remember(&rows, "node");
-    let all = tokio::time::timeout(Duration::from_secs(30), look).await.expect("it waits for no lock").unwrap();
+    let all = tokio::time::timeout(PATIENCE, look).await.expect("it waits for no lock").unwrap();
     assert!(!all, "it says that it must look again");
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (1, 2));
     editor.rollback().await.unwrap();

@@ -10,3 +10,4 @@ mod operating;
 mod stubborn_store;
 mod ten_sweepers;
 mod unread_definitions;
+mod virtual_time;

@@ -95,8 +95,13 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
     // Alarms are raised one by one, because other nodes lock such a row for a moment. The next heartbeat raises an alarm again whose row
     // stays locked.
     let until = Instant::now() + ALARMS_WAIT;
+    let mut alarms_left = 0;
     for alarm in &node.alarms {
-        while !try_alarm::<DB>(&mut conn, now, alarm).await? && Instant::now() < until {
+        while !try_alarm::<DB>(&mut conn, now, alarm).await? {
+            if Instant::now() >= until {
+                alarms_left += 1;
+                break;
+            }
             tokio::time::sleep(conflict_pause()).await;
         }
     }
@@ -106,7 +111,7 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
     // A list that an edit by hand made unreadable counts as no handlers.
     let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
     let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
-    Ok(ClusterView { now, handlers })
+    Ok(ClusterView { now, handlers, alarms_left })
 }
 
 /// Returns false where another session has locked the alert's row.

@@ -1,7 +1,5 @@
 //! How the receiver recognises the sender: basic authentication and OAuth 2. The bearer token is in `results.rs`.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use solid_notify::{NotifyDef, Status};
 use solid_notify_testkit::conformance::Backend;
@@ -120,7 +118,7 @@ async fn attempts_at_the_same_time_fetch_one_token() {
     sender.define("hook", &config(&receiver, &tokens, &files)).await;
     let param = json!(1);
     let attempts = (0..20).map(|_| sender.attempt("hook", &param));
-    let ended = tokio::time::timeout(Duration::from_secs(20), futures_util::future::join_all(attempts)).await.unwrap();
+    let ended = futures_util::future::join_all(attempts).await;
     assert!(ended.iter().all(|ended| ended.status == Status::Succeeded));
     assert_eq!(tokens.got.count(), 1);
     sender.close().await;

@@ -1,6 +1,6 @@
 //! The sender of webhooks in these tests: an outbox in memory with a hand-turned clock, and a sweeper with the channel.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::channels::{ChannelExt, Webhook, WebhookBuilder};
@@ -9,8 +9,8 @@ use solid_notify_testkit::conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{eventually, record};
 
-/// Long enough for a busy machine, where the test is not about time-outs.
-const TIMEOUT: &str = "12s";
+/// Only ends a test that hangs, where the test is not about time-outs.
+const TIMEOUT: &str = "50s";
 
 /// Sends webhooks.
 pub struct Sender {
@@ -36,9 +36,9 @@ impl Sender {
         Self { backend, sweeper }
     }
 
-    /// Adds a definition with this configuration and waits until the sweeper has read it.
+    /// Adds a definition with this configuration and waits until the sweeper has read it. Its own time-out ends no attempt.
     pub async fn define(&self, name: &str, config: &Value) {
-        self.define_as(NotifyDef::new(name), config).await;
+        self.define_as(NotifyDef::new(name).timeout("1d"), config).await;
     }
 
     /// The same with other columns.
@@ -64,10 +64,7 @@ impl Sender {
         static NAMES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let name = format!("hook-{}", NAMES.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         self.define(&name, &config).await;
-        let began = Instant::now();
-        let ended = self.attempt(&name, param).await;
-        assert!(began.elapsed() < Duration::from_secs(18), "the attempt took {:?}", began.elapsed());
-        ended
+        self.attempt(&name, param).await
     }
 
     /// How long the next attempt is to wait.

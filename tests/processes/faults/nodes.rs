@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use test_support::journal::{Event, Journal};
+use test_support::sending::PATIENCE;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
@@ -123,7 +123,7 @@ impl Nodes {
         for mut node in std::mem::take(&mut self.running) {
             // Waiting would close it, and a process without input ends at once.
             let _input = node.child.stdin.take();
-            let ended = tokio::time::timeout(Duration::from_secs(20), node.child.wait()).await;
+            let ended = tokio::time::timeout(PATIENCE, node.child.wait()).await;
             let status = ended.unwrap_or_else(|_| panic!("{} does not stop", node.name)).unwrap();
             assert!(status.success(), "{} ended with {status}:\n{}", node.name, self.last_words(&node.name));
         }

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Executor};
 use test_support::MariaDb;
 use test_support::MySql;
 use test_support::Postgres;
-use test_support::sending::eventually;
+use test_support::sending::{PATIENCE, eventually};
 use test_support::{Database, TestDb};
 
 use super::lock;
@@ -34,8 +34,8 @@ test_support::on_each_server!(
     a_duplicate_that_a_snapshot_does_not_show_is_no_error,
 );
 
-/// How long a call may take that must not wait for others.
-const SOON: Duration = Duration::from_secs(30);
+/// The deadline of a call that must not wait for others. It only ends a test that hangs.
+const SOON: Duration = PATIENCE;
 
 /// Claims first sends of the one definition.
 async fn claim_slice<D: Database>(db: &TestDb<D>, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
@@ -282,7 +282,7 @@ where
         ),
         _ => (
             format!("DO GET_LOCK('{key}', 0)"),
-            format!("CREATE TRIGGER gate BEFORE UPDATE ON notify_msg FOR EACH ROW SET @gate = GET_LOCK('{key}', 60)"),
+            format!("CREATE TRIGGER gate BEFORE UPDATE ON notify_msg FOR EACH ROW SET @gate = GET_LOCK('{key}', 3600)"),
             "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock' AND db = database()".to_owned(),
             format!("DO RELEASE_LOCK('{key}')"),
         ),

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use test_support::TestDb;
 
 /// Longer than a migration waits for locks.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn is_conflict(error: &Error) -> bool {
     let text = error.to_string();

@@ -11,7 +11,7 @@ use solid_notify::{NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Receipt, Sta
 use solid_notify::{add_notice, add_notices};
 use sqlx::{AssertSqlSafe, Connection, Pool};
 use test_support::databases::Cleanup;
-use test_support::sending::definition;
+use test_support::sending::{PATIENCE, definition};
 use test_support::shell::Shell;
 use test_support::{Database, TestDb, on_each_database};
 
@@ -279,13 +279,13 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
     (row.id, row.create_time, row.update_time) = (0, None, None);
     assert_eq!(row, NotifyDef::new("x"), "the table has the documented defaults");
 
-    tokio::time::timeout(Duration::from_secs(10), sweeper.idle()).await.expect("the sweeper becomes idle");
+    tokio::time::timeout(PATIENCE, sweeper.idle()).await.expect("the sweeper becomes idle");
     let (id, param) = sent.lock().unwrap().pop().expect("it was sent");
     assert_eq!(param, "{ }");
     let record = db.outbox.find(id).await.unwrap().unwrap();
     assert_eq!((record.status, record.fence), (Status::Succeeded, 1));
     let took = (record.finish_time.unwrap() - record.create_time).to_std().unwrap();
-    assert!(took < Duration::from_secs(60), "it took {took:?} by the database's clock");
+    assert!(took < Duration::from_secs(600), "both times are of one clock in one time zone: {took:?}");
     assert!(sent.lock().unwrap().is_empty(), "and only once");
     sweeper.shutdown().await;
     drop(shell);
@@ -381,7 +381,7 @@ async fn texts_are_kept_where_the_default_is_latin1<D: Database<Db = sqlx::MySql
     let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap();
     let id = added.id();
     tx.commit().await.unwrap();
-    added.first_attempt(Duration::from_secs(10)).await;
+    added.first_attempt(PATIENCE).await;
     sweeper.shutdown().await;
 
     let row = outbox.definitions().await.unwrap().remove(0).row;

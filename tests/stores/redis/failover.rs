@@ -12,6 +12,7 @@ use test_servers::servers::redis::Cluster;
 use test_servers::servers::{Ending, Server, redis};
 use test_support::proxy::Proxy;
 use test_support::redis_load::{Answered, Load};
+use test_support::sending::{PATIENCE, eventually};
 use tokio::task::spawn_blocking;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -61,7 +62,7 @@ fn connections(servers: &[Server]) -> i64 {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < 60 * SECOND, "{what}");
+        assert!(began.elapsed() < PATIENCE, "{what}: it hangs, after {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -239,15 +240,19 @@ mod on_redis {
         })
         .await;
         // Until the name is switched, new connections lead to the wrong server, too.
-        let (before, errors) = (proxy.accepted(), load.errors());
+        let (before, errors, began) = (proxy.accepted(), load.errors(), Instant::now());
+        // One a second is made at most. Twice as many leaves room for those that end by themselves.
+        let is_not_flooded = |what: &str| {
+            let (made, most) = (proxy.accepted() - before, 5 + 2 * began.elapsed().as_secs());
+            assert!((made as u64) < most, "{made} connections {what} in {:?}", began.elapsed());
+        };
         tokio::time::sleep(4 * SECOND).await;
-        let made = proxy.accepted() - before;
-        assert!((2..10).contains(&made), "{made} connections in four seconds");
-        assert!(load.errors() > errors);
+        eventually("new connections are made", async || proxy.accepted() - before >= 2).await;
+        eventually("calls fail", async || load.errors() > errors).await;
+        is_not_flooded("to the wrong server");
         proxy.lead_to(address(&pair.1));
         load.goes_on("on the other server").await;
-        let made = proxy.accepted() - before;
-        assert!(made < 15, "{made} connections until the name was switched");
+        is_not_flooded("until the name was switched");
         let all = load.stop_adding().await;
         load.delivers(&all).await;
         load.ends().await;

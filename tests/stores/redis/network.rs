@@ -13,7 +13,7 @@ use solid_notify_timed::{ClaimedTask, TimedTasks};
 use test_servers::servers::{Ending, Server, redis};
 use test_support::proxy::{Proxy, Weather};
 use test_support::redis_load::Load;
-use test_support::sending::{Calls, eventually};
+use test_support::sending::{Calls, PATIENCE, eventually};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -85,9 +85,9 @@ mod on_redis {
         let before = proxy.accepted();
         proxy.set(Weather::Stall);
         let began = Instant::now();
-        assert!(load.tasks().count("kind 0").await.is_err());
-        let took = began.elapsed();
-        assert!((TIMEOUT..10 * SECOND).contains(&took), "a call took {took:?}");
+        let call = tokio::time::timeout(PATIENCE, load.tasks().count("kind 0"));
+        assert!(call.await.expect("it ends").is_err());
+        assert!(began.elapsed() >= TIMEOUT, "the call waits until its time-out");
         tokio::time::sleep(5 * SECOND).await;
         eventually("it tries to connect", async || proxy.accepted() - before >= 2).await;
         // One at a time tries to connect.
@@ -107,7 +107,7 @@ mod on_redis {
         while began.elapsed() < 3 * SECOND || lost <= 3 {
             load.goes_on("while answers get lost").await;
             lost += proxy.struck();
-            assert!(began.elapsed() < 60 * SECOND, "{lost} answers were lost");
+            assert!(began.elapsed() < PATIENCE, "it hangs, after {PATIENCE:?}: {lost} answers were lost");
         }
         proxy.set(Weather::Fair);
         ends_well(load).await;
@@ -136,16 +136,19 @@ mod on_redis {
         let refused = async |tasks: &TimedTasks| {
             tasks.count("kind").await.is_err_and(|error| error.to_string().contains("uthentication"))
         };
-        let took: Calls<Duration> = Calls::default();
-        eventually("the password is refused", async || {
-            let began = Instant::now();
-            assert!(hasty.count("kind").await.is_err());
-            took.note(began.elapsed());
-            refused(&patient).await && took.count() >= 3
-        })
-        .await;
+        let errors = Calls::default();
+        let hasty_calls = async {
+            loop {
+                errors.note(hasty.count("kind").await.unwrap_err().to_string());
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = eventually("the password is refused", async || refused(&patient).await) => {}
+            () = hasty_calls => {}
+        }
         // Also a call that waits for a connection ends by its time-out.
-        assert!(took.all().iter().min().is_some_and(|took| *took < 2 * SECOND), "{:?}", took.all());
+        assert!(errors.all().iter().any(|error| error.contains("timed out")), "{:?}", errors.all());
         by_hand(&["CONFIG", "SET", "requirepass", "right"]);
         for tasks in [&hasty, &patient] {
             let reached = async || tasks.count("kind").await.is_ok_and(|counts| counts.waiting == 1);
@@ -190,8 +193,9 @@ mod on_redis {
         let (before, began) = (looks.load(Ordering::SeqCst), Instant::now());
         tokio::time::sleep(2 * SECOND).await;
         eventually("it looks again", async || looks.load(Ordering::SeqCst) - before >= 2).await;
-        let made = looks.load(Ordering::SeqCst) - before;
-        assert!(made < 40, "{made} calls in {:?}", began.elapsed());
+        // The pauses grow from fifty milliseconds to two seconds.
+        let (made, most) = (looks.load(Ordering::SeqCst) - before, 36 + 2 * began.elapsed().as_secs());
+        assert!((made as u64) < most, "{made} calls in {:?}", began.elapsed());
         server = spawn_blocking(move || {
             server.start_again().unwrap();
             server
@@ -225,7 +229,7 @@ mod on_redis {
         eventually("it runs", async || calls.count() == 1).await;
         drop(server);
         let began = Instant::now();
-        let tally = tokio::time::timeout(20 * SECOND, runner.shutdown()).await.expect("10 s after the grace period");
+        let tally = tokio::time::timeout(PATIENCE, runner.shutdown()).await.expect("it ends without Redis");
         assert_eq!(tally.released, 0, "its task waits for the end of the lease");
         assert!(began.elapsed() >= 9 * SECOND, "it tried until then");
     }

@@ -13,7 +13,7 @@ use solid_notify_redis::{Redis, RedisOutbox};
 use solid_notify_timed::{TaskLease, TaskOutcome, TimedTasks};
 use test_servers::servers::redis::Log;
 use test_servers::servers::{Ending, Server, redis};
-use test_support::sending::{Calls, eventually};
+use test_support::sending::{Calls, PATIENCE, eventually};
 use tokio::task::spawn_blocking;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ async fn add(outbox: &RedisOutbox, n: i64) -> i64 {
     loop {
         match add_notice(&mut outbox.clone(), "job", n).await {
             Ok(added) => return added.id(),
-            Err(error) => assert!(began.elapsed() < 60 * SECOND, "{error}"),
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -194,12 +194,13 @@ mod on_redis {
         listener.set_nonblocking(true).unwrap();
         let (began, mut knocked) = (Instant::now(), 0);
         while began.elapsed() < 4 * SECOND || knocked == 0 {
-            assert!(began.elapsed() < 60 * SECOND, "it is not tried again");
-            knocked += usize::from(listener.accept().is_ok());
+            assert!(began.elapsed() < PATIENCE, "it is not tried again");
+            knocked += u64::from(listener.accept().is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(listener);
-        assert!(knocked < 200, "{knocked} connections in {:?}", began.elapsed());
+        let most = 50 * began.elapsed().as_secs();
+        assert!(knocked < most, "{knocked} connections in {:?}", began.elapsed());
         server.start_again().unwrap();
         let id = add(&outbox, 1).await;
         all_succeed(&outbox, &[id]).await;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::DateTime;
 use serde::{Deserialize, Deserializer};
@@ -287,10 +287,13 @@ async fn a_runner_sleeps_until_the_next_due_time<R: RedisServer>() {
     let calls = Calls::default();
     // Another handle adds it, so the runner hears nothing of it.
     w.tasks.add(KIND, 1000 * SHORT, &1).await.unwrap();
+    let began = Instant::now();
     let runner = tasks.run(KIND, noting(&calls)).poll(LONG).start().unwrap();
-    eventually("it has looked", async || looks.load(Ordering::SeqCst) == 2).await;
+    eventually("it has looked", async || looks.load(Ordering::SeqCst) >= 2).await;
     tokio::time::sleep(20 * SHORT).await;
-    assert_eq!(looks.load(Ordering::SeqCst), 2, "a claim and the next due time");
+    // A look is a claim and the next due time. On a machine that stands still the real pause may be over, too.
+    let (made, most) = (looks.load(Ordering::SeqCst), 2 + 2 * began.elapsed().as_secs() / 5);
+    assert!((made as u64) <= most, "{made} calls in {:?}", began.elapsed());
     w.own.clock.advance(1000 * SHORT);
     eventually("it wakes when the task is due", async || calls.count() == 1).await;
     runner.shutdown().await;
@@ -358,11 +361,13 @@ async fn a_runner_pauses_after_errors_and_goes_on<R: RedisServer>() {
     let calls = Calls::default();
     // Each claim fails at once.
     w.own.by_hand(&["SET", &w.key("due"), "no sorted set"]);
+    let began = Instant::now();
     let runner = tasks.run(KIND, noting(&calls)).poll(SHORT).start().unwrap();
     eventually("it has looked", async || looks.load(Ordering::SeqCst) >= 1).await;
     tokio::time::sleep(60 * SHORT).await;
-    let made = looks.load(Ordering::SeqCst);
-    assert!(made < 10, "{made} calls");
+    // The pauses grow from fifty milliseconds to two seconds.
+    let (made, most) = (looks.load(Ordering::SeqCst), 10 + began.elapsed().as_secs());
+    assert!((made as u64) < most, "{made} calls in {:?}", began.elapsed());
     w.own.by_hand(&["DEL", &w.key("due")]);
     w.tasks.add(KIND, Duration::ZERO, &1).await.unwrap();
     eventually("the task is run", async || calls.all() == [1]).await;

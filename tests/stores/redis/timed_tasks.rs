@@ -315,8 +315,10 @@ async fn without_a_clock_of_ours_time_is_that_of_redis<R: RedisServer>() {
     eventually("the first one is due", async || tasks.due::<i64>(KIND, 2).await.unwrap().tasks.len() == 1).await;
     // Redis counts whole milliseconds.
     assert!(began.elapsed() >= Duration::from_millis(149), "{:?}", began.elapsed());
+    let before = Utc::now();
     let redis = tasks.now(KIND).await.unwrap();
-    assert!((Utc::now() - redis).to_std().unwrap_or_default() < 60 * SECOND);
+    // The server may be another machine with a clock of its own.
+    assert!(before - 60 * SECOND < redis && redis < Utc::now() + 60 * SECOND, "{redis}");
     own.close();
 }
 

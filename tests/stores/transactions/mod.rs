@@ -21,6 +21,7 @@ use solid_notify::{
     add_notice,
 };
 use sqlx::{AssertSqlSafe, Pool};
+use test_support::sending::PATIENCE;
 use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(
@@ -31,8 +32,8 @@ on_each_database!(
     one_connection_is_enough_for_the_application,
 );
 
-/// How long a call may take that must not wait for others.
-const SOON: Duration = Duration::from_secs(30);
+/// The deadline of a call that must not wait for others. It only ends a test that hangs.
+const SOON: Duration = PATIENCE;
 
 /// Reading numbers, which sqlx cannot do for any driver at once.
 trait Sql: Dialect {

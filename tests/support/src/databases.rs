@@ -1,10 +1,12 @@
 //! A database of its own for each test, made at its start and dropped at its end.
 
 use std::str::FromStr;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use chrono::Utc;
 use solid_notify_core::ack::Reply;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
 use solid_notify_sql::Outbox;
 use solid_notify_sql::{Dialect, OutboxBuilder};
@@ -16,6 +18,7 @@ use sqlx::{Connection, Executor, Pool, Row};
 use test_servers::clients::{self, Client};
 
 use crate::hand_clock;
+use crate::sending::PATIENCE;
 use crate::shell::Shell;
 
 /// A database server that tests run on.
@@ -195,7 +198,12 @@ impl<D: Database> TestDb<D> {
         let builder = Outbox::builder(pool.clone());
         let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
         let outbox = settings(builder).build();
-        outbox.migrate().await.unwrap();
+        let began = Instant::now();
+        // The migrations of all schemas of a PostgreSQL database wait for each other, and each gives up after a while.
+        while let Err(error) = outbox.migrate().await {
+            let waited = matches!(&error, Error::Store(error) if error.kind == FaultKind::Conflict);
+            assert!(waited && began.elapsed() < PATIENCE, "{error}");
+        }
         Self { outbox, pool, clock, cleanup }
     }
 

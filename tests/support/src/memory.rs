@@ -9,7 +9,7 @@ use solid_notify_testkit::conformance::Backend;
 
 use crate::hand_clock;
 
-/// A fresh outbox in memory with a hand-turned clock.
+/// A fresh outbox in memory, by default with a hand-turned clock.
 pub struct MemoryBackend {
     outbox: MemoryOutbox,
     clock: HandClock,
@@ -17,7 +17,17 @@ pub struct MemoryBackend {
 
 impl Default for MemoryBackend {
     fn default() -> Self {
-        let clock = hand_clock();
+        Self::with(hand_clock())
+    }
+}
+
+impl MemoryBackend {
+    /// Its clock runs with tokio's time, which the test pauses.
+    pub fn on_virtual_time() -> Self {
+        Self::with(HandClock::running(hand_clock().now()))
+    }
+
+    fn with(clock: HandClock) -> Self {
         Self { outbox: MemoryOutbox::builder().clock(clock.clone()).build(), clock }
     }
 }

@@ -14,7 +14,7 @@ use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NoticeRecord, Noti
 use solid_notify_core::store::verb::Verb;
 use solid_notify_testkit::conformance::Backend;
 use test_support::log::Log;
-use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
+use test_support::sending::{Calls, PATIENCE, add, definition, edit_by_hand, eventually, reaches, record};
 
 const SECRET: &str = "4111-5555-encrypted";
 
@@ -113,7 +113,7 @@ pub async fn encrypted_parameter_is_on_no_way_out_to_people(b: &dyn Backend) {
         assert_eq!((response.response.status(), response.response.body_text()), ("NO ***", Some("\"***\"")));
         shown.extend([whole.description, whole.end_reason].into_iter().flatten());
         shown.push(alice.explain(id).await.unwrap().to_string());
-        shown.push(format!("{:?}", receipt.first_attempt(Duration::from_secs(10)).await));
+        shown.push(format!("{:?}", receipt.first_attempt(PATIENCE).await));
     }
     eventually("two alerts", async || alerts.count() >= 2).await;
     assert!(alerts.all().iter().any(|text| text.contains("card *** is refused")), "{:?}", alerts.all());

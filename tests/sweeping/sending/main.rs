@@ -48,7 +48,7 @@ async fn turn(b: &dyn Backend, sweeper: &Sweeper, by: Duration) {
 macro_rules! sending_suite {
     ($run:ident) => {
         sending_suite! { @cases $run;
-            delivery: committed_notices_are_sent_at_once,
+            delivery: committed_notices_are_dispatched_and_reported,
                 notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake,
                 a_delayed_notice_is_sent_at_its_time,
                 failures_are_retried_by_the_intervals_and_end_as_a_dead_letter,
@@ -123,7 +123,7 @@ macro_rules! sending_suite {
                 a_deleted_definition_sends_its_notices_in_flight,
                 a_definition_that_this_process_disabled_is_claimed_no_more,
                 a_try_that_an_edit_has_just_given_is_used,
-                an_edit_by_hand_is_in_force_within_five_seconds,
+                an_edit_by_hand_comes_into_force_without_a_wake,
                 a_lowered_limit_ends_a_notice_without_another_try,
                 an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;
             testkit: attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition,

@@ -6,7 +6,7 @@ use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use test_support::log::Log;
-use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record};
+use test_support::sending::{Calls, PATIENCE, definition, edit_by_hand, eventually, reaches, record};
 
 const SECRET: &str = "4111-2222-secret";
 
@@ -60,7 +60,7 @@ pub async fn masked_value_is_on_no_way_out_to_people(b: &dyn Backend) {
         shown.extend([whole.description, whole.end_reason].into_iter().flatten());
         let explained = alice.explain(id).await.unwrap();
         shown.push(format!("{explained} {explained:?}"));
-        shown.push(format!("{:?}", receipt.first_attempt(std::time::Duration::from_secs(10)).await));
+        shown.push(format!("{:?}", receipt.first_attempt(PATIENCE).await));
     }
     // Of a failure and of a final failure; the panic is within the cool-down of the former.
     eventually("two alerts", async || alerts.count() >= 2).await;

@@ -60,7 +60,7 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
     assert_eq!((sent.fence, calls.count()), (1, 1));
     // Within it a notice is sent at once.
     let added = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
-    assert_eq!(added.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
+    assert_eq!(added.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
     sweeper.shutdown().await;
 }
 

@@ -21,7 +21,7 @@ use tokio::process::{Child, Command};
 
 use crate::receiver::Receiver;
 
-/// No test needs as long as this. A busy machine may.
+/// The deadline of a wait. It only ends a test that hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A folder with the file of `serve`, databases and logs.

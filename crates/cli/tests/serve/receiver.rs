@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -26,7 +26,6 @@ pub struct Seen {
     pub numbers: BTreeMap<u64, usize>,
     /// The header `ack-token` of the last request.
     pub token: String,
-    pub first: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -68,7 +67,6 @@ async fn receive(State(shared): State<Shared>, headers: HeaderMap, body: String)
     shared.seen.send_modify(|seen| {
         *seen.numbers.entry(body.parse().unwrap()).or_default() += 1;
         seen.token = headers.get("ack-token").map(|token| token.to_str().unwrap().to_owned()).unwrap_or_default();
-        seen.first.get_or_insert_with(Instant::now);
     });
     tokio::time::sleep(shared.pause).await;
     "ok"

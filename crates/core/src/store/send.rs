@@ -334,6 +334,8 @@ pub struct ClusterView {
     pub now: DateTime<Utc>,
     /// The handlers of all nodes that were seen within [`NODE_LIVES`].
     pub handlers: BTreeSet<String>,
+    /// The number of alarms that were not raised, because other nodes had locked their rows for too long. The next heartbeat raises them.
+    pub alarms_left: usize,
 }
 
 /// A node that was not seen for this long counts as dead: three times the longest interval of heartbeats.

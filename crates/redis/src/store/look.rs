@@ -166,7 +166,7 @@ impl RedisStore {
             self.raise(&same, None).await?;
         }
         let lives = nodes.into_iter().map(|(node, _)| node).filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
-        Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers).collect() })
+        Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers).collect(), alarms_left: 0 })
     }
 
     /// Returns the time, and all nodes, by id, each with whether it has stopped. `node` is the one that reports now.

@@ -82,3 +82,28 @@ impl LockedRows {
         long.map(|((def_id, work), since)| (*def_id, text(*work, since))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_is_reported_when_it_lasts_and_not_sooner() {
+        let locked = LockedRows::default();
+        let mut reported = Vec::new();
+        for second in 0..=10 {
+            locked.waits(7, "sync", Work::Claims);
+            if !locked.lasting().is_empty() {
+                reported.push(second);
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        // Other nodes lock a row all the time, for a moment.
+        assert_eq!(reported, [10]);
+        assert!(locked.lasting()[0].1.starts_with("for 11s none of its notices is claimed"), "{:?}", locked.lasting());
+        tokio::time::advance(OVER).await;
+        assert!(locked.lasting().is_empty(), "it was not seen again");
+        locked.waits(7, "sync", Work::Claims);
+        assert!(locked.lasting().is_empty(), "another wait begins");
+    }
+}

@@ -1,7 +1,7 @@
 //! Alerts: stored with the outcomes that raise them, and suppressed by a cool-down that all nodes share.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time, rfc3339};
@@ -251,28 +251,16 @@ pub async fn a_cool_down_is_of_one_definition_and_reason(b: &dyn Backend) {
 }
 
 pub async fn of_many_nodes_that_alarm_at_once_one_alerts(b: &dyn Backend) {
-    let Defs { alerts, .. } = Defs::new(b).await;
-    for name in ["first", "second", "third", "fourth", "fifth"] {
-        let defs = Defs { sync: b.define(NotifyDef::new(name)).await, alerts };
-        let beats = (0..8).map(|n| {
-            let alarms = vec![defs.alarm("no")];
-            let node = Node { alarms, ..Node::new(format!("node-{n}"), Vec::new()) };
-            async move { b.stores().send.beat(&node).await }
-        });
-        let began = Instant::now();
-        for beat in futures_util::future::join_all(beats).await {
-            beat.unwrap();
-        }
-        let took = began.elapsed();
-        assert_eq!(defs.due(b).await.len(), 1);
-        let row = defs.row(b).await;
-        assert!(row.suppressed <= 7, "{row:?}");
-        // A heartbeat may give up an alarm whose row other nodes lock for half a second, as on a slow machine.
-        if took < Duration::from_millis(400) {
-            return assert_eq!(row.suppressed, 7);
-        }
-    }
-    panic!("the heartbeats of eight nodes took long five times");
+    let defs = Defs::new(b).await;
+    let beats = (0..8).map(|n| {
+        let alarms = vec![defs.alarm("no")];
+        let node = Node { alarms, ..Node::new(format!("node-{n}"), Vec::new()) };
+        async move { b.stores().send.beat(&node).await.unwrap().alarms_left }
+    });
+    // On a busy machine a heartbeat may give up an alarm whose row the others lock.
+    let left: usize = futures_util::future::join_all(beats).await.into_iter().sum();
+    assert_eq!(defs.due(b).await.len(), 1);
+    assert_eq!(defs.row(b).await.suppressed, 7 - i64::try_from(left).unwrap(), "{left} alarms are left");
 }
 
 pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Backend) {

@@ -114,6 +114,6 @@ impl dyn Backend + '_ {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), stored).await.expect("stored within 30 seconds");
+        tokio::time::timeout(Duration::from_secs(60), stored).await.expect("it hangs, after a minute");
     }
 }

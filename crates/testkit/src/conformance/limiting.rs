@@ -18,8 +18,8 @@ use super::{Backend, LEASE, fail, slice_claim, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long claimers may find a quota busy.
-const BUSY: Duration = Duration::from_secs(30);
+/// The deadline of claimers that find a quota busy. It only ends a case that hangs.
+const BUSY: Duration = Duration::from_secs(60);
 const BREAKER: Breaker = Breaker { failures: 3, pause: MINUTE };
 
 fn claim(def_id: i64, limit: usize, quota: Quota) -> Claim {

@@ -206,7 +206,8 @@ impl SendStore for MemoryStore {
         state.nodes.insert(node.id.clone(), (SeenNode::new(node.clone(), start_time, now), node.stopped));
         state.raise_all(node.alarms.iter(), now);
         let lives = state.nodes.values().map(|(node, _)| node).filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
-        Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers.iter().cloned()).collect() })
+        let handlers = lives.flat_map(|node| node.handlers.iter().cloned()).collect();
+        Ok(ClusterView { now, handlers, alarms_left: 0 })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Alerts of several sweepers: which node takes them, and that a failure is not stored without its alert.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::alert::AlertReason;
@@ -106,8 +106,7 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
     db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
     let stores = db.outbox.engine().stores();
-    let mut quick = 0;
-    for incident in 1..=15 {
+    for incident in 1..=10 {
         let beat = |node: usize| {
             let alarm = Alarm {
                 alert_def,
@@ -124,30 +123,20 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
             };
             let node = alarm.node.clone();
             let node = Node { alarms: vec![alarm], ..Node::new(node, Vec::new()) };
-            async move { stores.send.beat(&node).await.unwrap() }
+            async move { stores.send.beat(&node).await.unwrap().alarms_left }
         };
-        beat(0).await;
-        let mut longest = Duration::ZERO;
+        assert_eq!(beat(0).await, 0);
+        // On a busy machine a heartbeat may give up an alarm whose row the others lock.
+        let mut left = 0;
         for _ in 0..3 {
-            let began = Instant::now();
-            futures_util::future::join_all((0..3).map(beat)).await;
-            longest = longest.max(began.elapsed());
+            left += futures_util::future::join_all((0..3).map(beat)).await.into_iter().sum::<usize>();
         }
         let (row, _) = stores.alerts.alert(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
-        assert!(row.suppressed <= 9, "{row:?}");
-        // A heartbeat gives up an alarm whose row other nodes lock for half a second, as on a slow machine.
-        if longest < Duration::from_millis(400) {
-            assert_eq!(row.suppressed, 9);
-            quick += 1;
-        }
+        assert_eq!(row.suppressed, 9 - i64::try_from(left).unwrap(), "{left} alarms are left");
         let slice = QueueSlice::of(alert_def, Status::NotSent);
         let alerts = db.outbox.engine().stores().browse.count(&slice, 1000).await.unwrap();
         assert_eq!(alerts, usize::try_from(incident).unwrap(), "incident {incident}");
-        if quick == 10 {
-            break;
-        }
     }
-    assert!(quick > 0, "each incident took too long");
     db.close().await;
 }
 
