@@ -67,15 +67,15 @@ fn build_of(selection: &Selection, arguments: &[String]) -> Command {
     build
 }
 
-/// Checks that the examples compile with the features that a newcomer's `cargo run --example` has, and runs them with all features, as
-/// the tests have them: one more set of features would cost another build of the dependencies. Each night they run by
+/// Checks that the examples and the demo compile with the features that a newcomer's `cargo run --example` and `cargo demo` have, and runs the examples
+/// with all features and the profile of the tests: another set would cost another build of the dependencies. Each night they run by
 /// the newcomer's command.
 fn examples(selection: &Selection, provided: &Provided) -> Result<CommandResult> {
-    let check = run(&mut cargo(&["check", "--quiet", "--examples"]), None)?;
+    let check = run(&mut cargo(&["check", "--quiet", "--bins", "--examples"]), None)?;
     if !check.succeeded() {
         return Ok(check);
     }
-    let build = ["build", "--quiet", "--workspace", "--examples", "--all-features"];
+    let build = ["build", "--quiet", "--profile", "test", "--workspace", "--examples", "--all-features"];
     let built = run(&mut cargo(&build), None)?;
     if !built.succeeded() {
         return Ok(built);
@@ -88,8 +88,12 @@ fn examples(selection: &Selection, provided: &Provided) -> Result<CommandResult>
     })
 }
 
-/// Runs the examples by exactly the command that a newcomer types.
+/// Runs the demo and the examples by exactly the commands that a newcomer types.
 pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResult> {
+    let demo = run(&mut cargo(&["demo"]), Some(Duration::from_secs(15 * 60)))?;
+    if !demo.succeeded() {
+        return Ok(demo);
+    }
     let provided = provide(selection)?;
     run_examples(selection, &provided, |name| {
         let mut command = cargo(&["run", "--quiet", "--example", name]);
