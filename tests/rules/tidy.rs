@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 /// Every Rust file of the project, with its text.
 fn sources() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for folder in ["bench", "crates", "examples", "tests", "xtask"] {
+    for folder in ["bench", "crates", "demo", "examples", "tests", "xtask"] {
         collect(&root().join(folder), &["rs"], &mut files);
     }
     assert!(files.len() > 60, "only {} files found", files.len());

@@ -93,7 +93,7 @@ impl<'a> Prepared<'a> {
     /// Runs the examples with all features, as the tests have them: one more set of features would cost another build of the
     /// dependencies. Each night they run by the newcomer's command.
     pub(crate) fn run_examples(&self) -> Result<CommandResult> {
-        let mut build = cargo(&["build", "--quiet", "--workspace", "--examples", "--all-features"]);
+        let mut build = cargo(&["build", "--quiet", "--profile", "test", "--workspace", "--examples", "--all-features"]);
         self.lints.apply(&mut build)?;
         let built = run(&mut build, None)?;
         if !built.succeeded() {
@@ -160,8 +160,12 @@ fn provide_while(
     })
 }
 
-/// Runs the examples by exactly the command that a newcomer types, one after the other, because cargo builds one at a time.
+/// Runs the demo and the examples by exactly the commands that a newcomer types, one after the other, because cargo builds one at a time.
 pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResult> {
+    let demo = run(&mut cargo(&["demo"]), Some(Duration::from_secs(15 * 60)))?;
+    if !demo.succeeded() {
+        return Ok(demo);
+    }
     let provided = provide(selection)?;
     run_examples(selection, &provided, 1, |name| {
         let mut command = cargo(&["run", "--quiet", "--example", name]);
@@ -211,9 +215,9 @@ fn run_examples(
     Ok(failed.unwrap_or(CommandResult::Exited(ExitStatus::default())))
 }
 
-/// Checks that the examples compile with the features that a newcomer's `cargo run --example` has.
+/// Checks that the demo and the examples compile with the features that a newcomer's `cargo demo` and `cargo run --example` have.
 pub(crate) fn check_examples_of_newcomers() -> Result<CommandResult> {
-    run(&mut cargo(&["check", "--quiet", "--examples"]), None)
+    run(&mut cargo(&["check", "--quiet", "--bins", "--examples"]), None)
 }
 
 /// The package of the examples. It has no tests.

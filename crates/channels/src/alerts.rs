@@ -6,7 +6,7 @@ use solid_notify_core::Alert;
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice};
 use std::fmt;
 
-#[cfg(feature = "chat")]
+#[cfg(feature = "plain-chat")]
 use crate::chat::{self, ChatService, NamedChat};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
@@ -26,9 +26,9 @@ use crate::mail::{self, Mailer};
 pub struct AlertChannels {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,
-    #[cfg(feature = "chat")]
+    #[cfg(feature = "plain-chat")]
     chats: Vec<NamedChat>,
-    #[cfg(feature = "chat")]
+    #[cfg(feature = "plain-chat")]
     client: reqwest::Client,
     defaults: Recipients,
 }
@@ -38,7 +38,7 @@ pub struct AlertChannels {
 pub struct AlertChannelsBuilder {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,
-    #[cfg(feature = "chat")]
+    #[cfg(feature = "plain-chat")]
     chats: Vec<NamedChat>,
     defaults: Recipients,
 }
@@ -119,14 +119,14 @@ impl AlertChannels {
     }
 
     fn known_chats(&self) -> Vec<String> {
-        #[cfg(feature = "chat")]
+        #[cfg(feature = "plain-chat")]
         return self.chats.iter().map(|chat| chat.name.clone()).collect();
-        #[cfg(not(feature = "chat"))]
+        #[cfg(not(feature = "plain-chat"))]
         return Vec::new();
     }
 
     /// Posts to all chats that do not have it yet, at the same time. Returns the errors.
-    #[cfg(feature = "chat")]
+    #[cfg(feature = "plain-chat")]
     async fn chat(
         &self,
         notice: &Notice<Alert>,
@@ -146,7 +146,7 @@ impl AlertChannels {
         futures_util::future::join_all(posts).await.into_iter().filter_map(Result::err).collect()
     }
 
-    #[cfg(not(feature = "chat"))]
+    #[cfg(not(feature = "plain-chat"))]
     async fn chat(&self, _: &Notice<Alert>, _: &Progress<'_, Alert>, names: &[String]) -> Vec<ChannelError> {
         names.iter().map(|name| ChannelError::UnknownChat { name: name.clone(), known: Vec::new() }).collect()
     }
@@ -202,7 +202,7 @@ impl AlertChannelsBuilder {
     }
 
     /// Adds a chat under the name that `alert_to` uses. A name has neither a comma nor an `@`, and is used once.
-    #[cfg(feature = "chat")]
+    #[cfg(feature = "plain-chat")]
     pub fn chat(mut self, name: impl Into<String>, service: impl ChatService) -> Self {
         self.chats.push(NamedChat::new(name.into(), service));
         self
@@ -238,9 +238,9 @@ impl AlertChannelsBuilder {
         if !has_mailer && !self.defaults.email.is_empty() {
             return Err(ChannelError::setup("there is a default address and no mailer"));
         }
-        #[cfg(feature = "chat")]
+        #[cfg(feature = "plain-chat")]
         let known: Vec<&str> = self.chats.iter().map(|chat| chat.name.as_str()).collect();
-        #[cfg(not(feature = "chat"))]
+        #[cfg(not(feature = "plain-chat"))]
         let known: Vec<&str> = Vec::new();
         for (at, name) in known.iter().enumerate() {
             if name.is_empty() || name.trim() != *name || name.contains([',', '@']) || name.contains(char::is_control) {
@@ -256,16 +256,16 @@ impl AlertChannelsBuilder {
                 known.join(", ")
             )));
         }
-        #[cfg(feature = "chat")]
+        #[cfg(feature = "plain-chat")]
         for chat in &self.chats {
             chat.check()?;
         }
         Ok(AlertChannels {
             #[cfg(feature = "mail")]
             mailer: self.mailer,
-            #[cfg(feature = "chat")]
+            #[cfg(feature = "plain-chat")]
             chats: self.chats,
-            #[cfg(feature = "chat")]
+            #[cfg(feature = "plain-chat")]
             client: chat::client()?,
             defaults: self.defaults,
         })
@@ -277,7 +277,7 @@ impl fmt::Debug for AlertChannels {
         let mut shown = f.debug_struct("AlertChannels");
         #[cfg(feature = "mail")]
         shown.field("mailer", &self.mailer);
-        #[cfg(feature = "chat")]
+        #[cfg(feature = "plain-chat")]
         shown.field("chats", &self.chats.iter().map(|chat| &chat.name).collect::<Vec<_>>());
         shown.field("defaults", &self.defaults).finish_non_exhaustive()
     }

@@ -118,7 +118,7 @@ pub(crate) fn ack_token_if_keys(notice: &AnyNotice) -> Result<Option<String>, Fa
 }
 
 /// Returns a text for people as the notice has it: with a mark in front, if the notice is a test.
-#[cfg(any(feature = "mail", feature = "chat"))]
+#[cfg(any(feature = "mail", feature = "plain-chat"))]
 pub(crate) fn marked(text: String, notice: &AnyNotice) -> String {
     if notice.is_test() { format!("[test] {text}") } else { text }
 }

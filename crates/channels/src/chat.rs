@@ -31,6 +31,7 @@ pub use slack::Slack;
 pub use we_com::WeCom;
 
 use crate::error::ChannelError;
+use crate::tls;
 
 /// Well below 30 s, the default `timeout` of a definition.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -154,12 +155,7 @@ impl NamedChat {
         let url = Url::parse(&self.service.post("", Utc::now()).url).map_err(|error| {
             ChannelError::setup_failed(format!("the URL of the chat `{name}` is no http or https URL"), error)
         })?;
-        match url.scheme() {
-            "http" | "https" => Ok(()),
-            _ => Err(ChannelError::setup(format!(
-                "the URL of the chat `{name}` begins neither with https nor with http"
-            ))),
-        }
+        tls::check(&url).map_err(|problem| ChannelError::setup(format!("the URL of the chat `{name}`: {problem}")))
     }
 
     /// Posts a text. Returns the answer, if there was one, and the error, unless the chat has the text.

@@ -3,7 +3,7 @@
 //! (feature `chat`). Users name the crate `solid-notify`, as `solid_notify::channels`.
 //!
 //! ```no_run
-//! # #[cfg(all(feature = "mail", feature = "chat"))]
+//! # #[cfg(all(feature = "mail", feature = "plain-chat"))]
 //! # fn example(sweeper: solid_notify_sweeper::SweeperBuilder) -> Result<(), Box<dyn std::error::Error>> {
 //! use solid_notify_channels::{AlertChannels, DingTalk, Mailer, Slack};
 //! use solid_notify_core::ALERT_DEFINITION;
@@ -38,11 +38,12 @@
 //! - An unknown chat, a wrong password or a refused address is retried too, until the tries run out, because an operator may
 //!   correct it. Only an alert whose recipients are all invalid addresses is given up at once.
 //!
-//! Both clients encrypt with rustls and trust the operating system's certificates. Posts to chats go through the proxy of the
+//! Both clients encrypt with rustls and trust the operating system's certificates. With the feature `plain-chat` instead of `chat` there is no TLS,
+//! and a URL that begins with `https` is refused. Posts to chats go through the proxy of the
 //! environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); mails use none.
 
 // Without a channel no alert is delivered, so the code that remembers deliveries is unused.
-#![cfg_attr(not(any(feature = "mail", feature = "chat")), allow(dead_code))]
+#![cfg_attr(not(any(feature = "mail", feature = "plain-chat")), allow(dead_code))]
 
 mod alerts;
 #[cfg(feature = "amqp")]
@@ -50,7 +51,7 @@ mod amqp;
 #[cfg(any(feature = "amqp", feature = "nats", feature = "redis-streams"))]
 mod brokers;
 mod channel;
-#[cfg(feature = "chat")]
+#[cfg(feature = "plain-chat")]
 mod chat;
 mod delivered;
 mod error;
@@ -62,14 +63,16 @@ mod nats;
 #[cfg(feature = "redis-streams")]
 mod redis_streams;
 pub mod template;
-#[cfg(feature = "webhook")]
+#[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]
+mod tls;
+#[cfg(feature = "plain-webhook")]
 mod webhook;
 
 pub use alerts::{AlertChannels, AlertChannelsBuilder};
 #[cfg(feature = "amqp")]
 pub use amqp::{Amqp, AmqpConfig, Replies};
 pub use channel::{AnyNotice, Channel, ChannelExt, schema};
-#[cfg(feature = "chat")]
+#[cfg(feature = "plain-chat")]
 pub use chat::{Chat, ChatResponse, ChatResult, ChatService, DingTalk, Feishu, Post, Slack, WeCom};
 pub use error::ChannelError;
 #[cfg(feature = "mail")]
@@ -78,5 +81,5 @@ pub use mail::{Mail, Mailer, MailerBuilder};
 pub use nats::{Nats, NatsConfig};
 #[cfg(feature = "redis-streams")]
 pub use redis_streams::{RedisStreams, RedisStreamsConfig};
-#[cfg(feature = "webhook")]
+#[cfg(feature = "plain-webhook")]
 pub use webhook::{Webhook, WebhookBuilder, WebhookConfig};

@@ -8,7 +8,7 @@ mod auth;
 mod builder;
 mod client;
 mod config;
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 mod config_tests;
 mod fields;
 mod prepared;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use solid_notify::operate::{Bulk, BulkHandle, BulkProgress, Counted, Preview, Rate};
 use solid_notify::{Filter, Status};
 
+use crate::bar::Bar;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::select::word;
@@ -93,30 +93,18 @@ pub(crate) async fn carry_out(session: &Session, act: Act, filter: &Filter, how:
 
 /// Waits for the end of an act, with a bar on a terminal.
 pub(crate) async fn wait(session: &Session, act: &BulkHandle, total: Option<Counted>) -> Outcome {
-    let bar = match total {
-        Some(total) => ProgressBar::new(total.count).with_style(
-            ProgressStyle::with_template("{bar:30} {pos} of {len}{msg}, {elapsed}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        ),
-        None => ProgressBar::new_spinner(),
-    };
-    if session.out.json {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
-    if total.is_some_and(|total| total.more) {
-        bar.set_message(" or more");
-    }
+    let bar = Bar::new(total, session.out.json);
     let ended = loop {
         let Some(progress) = act.progress().await? else { return Err(Failure::no_notice(act.id())) };
         if let Some(running) = &progress.act {
-            bar.set_position(running.changed + running.dedupe_key_taken + running.passed_over);
+            bar.show(running.changed + running.dedupe_key_taken + running.passed_over);
         }
         if progress.status.is_final() {
             break progress;
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     };
-    bar.finish_and_clear();
+    bar.clear();
     let exit = match ended.status {
         Status::Succeeded => Exit::Done,
         Status::Cancelled => Exit::Unchanged,

@@ -118,14 +118,3 @@ impl From<Error> for Failure {
         }
     }
 }
-
-impl From<solid_notify::timed::Error> for Failure {
-    fn from(error: solid_notify::timed::Error) -> Self {
-        use solid_notify::timed::Error;
-        let exit = match error {
-            Error::Redis(_) => Exit::Unreachable,
-            _ => Exit::Invalid,
-        };
-        Self::new(exit, error.to_string())
-    }
-}

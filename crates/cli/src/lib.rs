@@ -5,6 +5,8 @@
 
 mod act;
 mod ask;
+#[cfg_attr(not(feature = "full"), path = "without_bar.rs")]
+mod bar;
 mod commands;
 mod contexts;
 mod demo;

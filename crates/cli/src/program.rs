@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Parser, Subcommand};
 use solid_notify::operate::Rate;
 
 use crate::commands::add::Add;
@@ -13,24 +12,23 @@ use crate::commands::bulk::BulkCommand;
 use crate::commands::circuit::Circuit;
 use crate::commands::context::ContextCommand;
 use crate::commands::dead::Dead;
-use crate::commands::definition_trials::{Simulate, Test};
+use crate::commands::definition_test::Test;
 use crate::commands::doctor::Doctor;
+#[cfg(feature = "full")]
+use crate::commands::full::{self, Full};
 use crate::commands::notices::Msg;
 use crate::commands::observe::{Audit, Series};
 use crate::commands::run::Run;
 use crate::commands::serve::Serve;
-use crate::commands::store::Database;
-use crate::commands::tasks::Task;
-use crate::commands::top::Top;
 use crate::commands::{
-    add, alerts, bulk, circuit, context, dead, definition_edits, definition_files, definition_trials, definitions,
-    doctor, notices, observe, run, serve, shell, store, switch, tasks, top,
+    add, alerts, bulk, circuit, context, dead, definition_edits, definition_files, definition_test, definitions,
+    doctor, notices, observe, run, serve, store, switch,
 };
 use crate::demo;
-use crate::exit::{Exit, Failure, HELP, Outcome};
-use crate::global::{Global, variable};
+use crate::exit::{Exit, HELP, Outcome};
+use crate::global::Global;
 use crate::output;
-use crate::session::Session;
+use crate::session::{Session, runtime, with_session};
 
 /// A transactional outbox driven by definitions: operate it, and send its notices
 #[derive(Debug, Parser)]
@@ -47,15 +45,6 @@ struct Cli {
 enum Command {
     /// Create the tables, or bring them up to date
     Migrate,
-    /// Print the schema, for tools that migrate by themselves
-    Schema {
-        /// The database; that of the store without it
-        #[arg(value_enum)]
-        database: Option<Database>,
-        /// Print the roles instead: accounts for the owner of the tables, producers, sweepers and readers
-        #[arg(long)]
-        roles: bool,
-    },
     /// Show whether the store answers, sweepers run, and what is not sent
     Health,
     /// Examine the store, its server, definitions and nodes: what is wrong, what it means, and what mends it
@@ -96,11 +85,6 @@ enum Command {
     Stats,
     /// Count attempts in steps of time
     Series(Series),
-    /// Watch nodes, alerts, counts and attempts on one screen
-    Top(Top),
-    /// Timed tasks on Redis
-    #[command(subcommand, arg_required_else_help = true)]
-    Task(Task),
     /// Send notices by the ready channels
     Run(Run),
     /// Show in less than a minute what all of this is for: a shop, receivers that fail, `serve`
@@ -110,16 +94,9 @@ enum Command {
     /// Named stores
     #[command(subcommand, arg_required_else_help = true)]
     Context(ContextCommand),
-    /// Print the completions of a shell
-    Completions {
-        #[arg(value_enum)]
-        shell: Shell,
-    },
-    /// Print the page of the manual, or write a page for each command
-    Man {
-        /// The folder of the pages
-        folder: Option<PathBuf>,
-    },
+    #[cfg(feature = "full")]
+    #[command(flatten)]
+    Full(Full),
 }
 
 /// Commands for definitions.
@@ -193,7 +170,8 @@ enum Def {
     /// Send a notice that is marked as a test, and show what the receiver answers
     Test(Test),
     /// Show what the retries of a definition do while its receiver is down, in virtual time
-    Simulate(Simulate),
+    #[cfg(feature = "full")]
+    Simulate(full::Simulate),
     /// Switch a definition off: notices are accepted, none is sent
     Pause { name: String },
     /// Switch a definition on
@@ -223,28 +201,16 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
     match command {
-        Command::Schema { database, roles } => store::schema(&global, database, roles),
         Command::Context(command) => context::run(&global, command),
         Command::Serve(options) => serve::run(&global, options),
         Command::Demo => runtime()?.block_on(demo::run()),
-        Command::Completions { shell } => shell::completions(shell, Cli::command()),
-        Command::Man { folder } => shell::man(folder.as_deref(), Cli::command()),
-        command => {
-            log();
-            runtime()?.block_on(async {
-                let session = Session::open(&global).await?;
-                connected(&session, command).await
-            })
-        }
+        #[cfg(feature = "full")]
+        Command::Full(command) => full::run(&global, command, <Cli as clap::CommandFactory>::command()),
+        command => with_session(&global, async |session| connected(session, command).await),
     }
 }
 
-fn runtime() -> Outcome<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(Exit::Failed, format!("cannot start the runtime: {error}")))
-}
-
-/// Runs a command that needs the store.
+/// Runs a command with the store that it needs.
 async fn connected(session: &Session, command: Command) -> Outcome {
     match command {
         Command::Migrate => store::migrate(session).await,
@@ -263,16 +229,11 @@ async fn connected(session: &Session, command: Command) -> Outcome {
         Command::Nodes => observe::nodes(session).await,
         Command::Stats => observe::stats(session).await,
         Command::Series(series) => observe::series(session, series).await,
-        Command::Top(how) => top::top(session, how).await,
-        Command::Task(command) => tasks::run(session, command).await,
         Command::Run(how) => run::run(session, how).await,
         // Those that need no store were run before.
-        Command::Schema { .. }
-        | Command::Context(_)
-        | Command::Demo
-        | Command::Serve(_)
-        | Command::Completions { .. }
-        | Command::Man { .. } => Ok(Exit::Done),
+        Command::Context(_) | Command::Demo | Command::Serve(_) => Ok(Exit::Done),
+        #[cfg(feature = "full")]
+        Command::Full(_) => Ok(Exit::Done),
     }
 }
 
@@ -291,20 +252,11 @@ async fn def(session: &Session, command: Def) -> Outcome {
         Def::Versions { name } => definitions::versions(session, &name).await,
         Def::Rollback { name, version } => definition_edits::rollback(session, &name, version).await,
         Def::Retime { name, rate } => definition_edits::retime(session, &name, rate).await,
-        Def::Test(how) => definition_trials::test(session, &how).await,
-        Def::Simulate(how) => definition_trials::simulate(session, &how).await,
+        Def::Test(how) => definition_test::test(session, &how).await,
+        #[cfg(feature = "full")]
+        Def::Simulate(how) => full::simulate(session, &how).await,
         Def::Pause { name } => definition_edits::enable(session, &name, false).await,
         Def::Resume { name } => definition_edits::enable(session, &name, true).await,
         Def::Delete { name } => definition_edits::delete(session, &name).await,
     }
-}
-
-/// Prints the log of the library on the error stream: warnings, or what SOLID_NOTIFY_LOG asks for.
-fn log() {
-    let filter = variable("SOLID_NOTIFY_LOG").unwrap_or_else(|| "warn".to_owned());
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|error| {
-        output::warn(format!("SOLID_NOTIFY_LOG cannot be read, so only warnings are logged: {error}"));
-        tracing_subscriber::EnvFilter::new("warn")
-    });
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -1,13 +1,16 @@
-//! [`Session`]: a connected store, the operator, and what the context allows.
+//! [`Session`]: a connected store, the operator, and what the context allows. [`with_session`] runs a command with one.
 
 use std::time::Duration;
 
 use solid_notify::error::{FaultKind, StoreError};
 use solid_notify::{ConnectedOutbox, Operator, SweeperBuilder};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::contexts::{Chosen, chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::global::Global;
+use crate::global::{Global, variable};
 use crate::output::Output;
 use crate::sending::Sending;
 use crate::{ask, output};
@@ -93,6 +96,32 @@ impl Session {
         }
         Ok(exit)
     }
+}
+
+/// Runs a command that needs the store.
+pub(crate) fn with_session(global: &Global, command: impl AsyncFnOnce(&Session) -> Outcome) -> Outcome {
+    log();
+    runtime()?.block_on(async {
+        let session = Session::open(global).await?;
+        command(&session).await
+    })
+}
+
+/// Starts the threads of a command.
+pub(crate) fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(Exit::Failed, format!("cannot start the runtime: {error}")))
+}
+
+/// Prints the log of the library on the error stream: warnings, or what SOLID_NOTIFY_LOG asks for.
+fn log() {
+    let filter = variable("SOLID_NOTIFY_LOG").unwrap_or_else(|| "warn".to_owned());
+    let filter = filter.parse::<Targets>().unwrap_or_else(|error| {
+        output::warn(format!("SOLID_NOTIFY_LOG cannot be read, so only warnings are logged: {error}"));
+        Targets::new().with_default(LevelFilter::WARN)
+    });
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
 /// Returns the exit code of a change that is done or was not necessary.

@@ -17,11 +17,11 @@ pub use connect::ConnectedOutbox;
 pub use solid_notify_ack_http as ack_http;
 #[cfg(any(
     feature = "amqp",
-    feature = "chat",
     feature = "mail",
     feature = "nats",
-    feature = "redis-streams",
-    feature = "webhook"
+    feature = "plain-chat",
+    feature = "plain-webhook",
+    feature = "redis-streams"
 ))]
 pub use solid_notify_channels as channels;
 #[doc(hidden)]

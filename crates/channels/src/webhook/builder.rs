@@ -11,6 +11,7 @@ use super::Webhook;
 use super::address::{Addresses, System};
 use super::client::Network;
 use crate::error::ChannelError;
+use crate::tls;
 
 impl Webhook {
     /// Begins to build the channel.
@@ -69,7 +70,14 @@ impl WebhookBuilder {
         }
         let proxy = self.proxy.map(|url| {
             // The URL may contain a password, and the error contains the URL.
-            reqwest::Proxy::all(url).map_err(|_| ChannelError::setup("the URL of the proxy is no http or https URL"))
+            let proxy = reqwest::Proxy::all(&url)
+                .map_err(|_| ChannelError::setup("the URL of the proxy is no http or https URL"))?;
+            // The client also accepts a host without a scheme, which it reaches by http.
+            if url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+                tls::check_scheme("https", tls::HAS_TLS)
+                    .map_err(|problem| ChannelError::setup(format!("the URL of the proxy: {problem}")))?;
+            }
+            Ok(proxy)
         });
         let network = Network {
             resolver: self.resolver.unwrap_or_else(|| Arc::new(System)),

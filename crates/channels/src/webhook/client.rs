@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::dns::Resolve;
-use reqwest::{Certificate, Client, ClientBuilder, Identity, redirect};
+use reqwest::{Client, ClientBuilder, redirect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
@@ -15,6 +15,7 @@ use solid_notify_sweeper::Failure;
 
 use super::address::{Addresses, Checked};
 use super::fields::SecretShape;
+use crate::tls::{HAS_TLS, WITHOUT_TLS};
 
 /// How long a connection may take, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +25,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// request.
 const IDLE_CONNECTIONS: usize = 256;
 /// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB.
+#[cfg(feature = "tls")]
 const HEADER_LIMIT: u32 = 64 * 1024;
 
 /// What all clients of a program have in common.
@@ -55,9 +57,10 @@ impl Network {
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http2_max_header_list_size(HEADER_LIMIT)
             .referer(false)
             .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "tls")]
+        let builder = builder.http2_max_header_list_size(HEADER_LIMIT);
         match &self.proxy {
             Some(proxy) => builder.proxy(proxy.clone()),
             None => builder,
@@ -99,6 +102,9 @@ impl Hash for Reference {
 
 impl TlsFiles {
     pub(super) fn check(&self) -> Result<(), String> {
+        if !HAS_TLS {
+            return Err(format!("tls: {WITHOUT_TLS}"));
+        }
         match (&self.certificate, &self.key, &self.ca_file) {
             (Some(_), None, _) => Err("tls: `certificate` needs its `key`".to_owned()),
             (None, Some(_), _) => Err("tls: `key` needs its `certificate`".to_owned()),
@@ -137,24 +143,40 @@ impl TlsClient {
         if let Some((_, client)) = kept.as_ref().filter(|(of, _)| *of == content) {
             return Ok(client.clone());
         }
-        let mut builder = network.builder();
-        if !identity.is_empty() {
-            let identity = Identity::from_pem(&identity).map_err(|_| {
-                Failure::retry("handler_config: tls: `certificate` and `key` are no certificate and private key in PEM")
-            })?;
-            builder = builder.identity(identity);
-        }
-        if let Some(authorities) = &authorities {
-            let certificates = Certificate::from_pem_bundle(authorities)
-                .ok()
-                .filter(|certificates| !certificates.is_empty())
-                .ok_or_else(|| Failure::retry("handler_config: tls.ca_file: it has no certificate in PEM"))?;
-            builder = builder.tls_certs_merge(certificates);
-        }
+        let builder = with_certificates(network.builder(), &identity, authorities.as_deref())?;
         let client = builder.build().map_err(|error| {
             Failure::retry(format!("handler_config: tls: these certificates cannot be used: {}", error.without_url()))
         })?;
         *kept = Some((content, client.clone()));
         Ok(client)
     }
+}
+
+/// Adds the client's certificate, unless it is empty, and authorities.
+#[cfg(feature = "tls")]
+fn with_certificates(
+    mut builder: ClientBuilder,
+    identity: &[u8],
+    authorities: Option<&[u8]>,
+) -> Result<ClientBuilder, Failure> {
+    if !identity.is_empty() {
+        let identity = reqwest::Identity::from_pem(identity).map_err(|_| {
+            Failure::retry("handler_config: tls: `certificate` and `key` are no certificate and private key in PEM")
+        })?;
+        builder = builder.identity(identity);
+    }
+    if let Some(authorities) = authorities {
+        let certificates = reqwest::Certificate::from_pem_bundle(authorities)
+            .ok()
+            .filter(|certificates| !certificates.is_empty())
+            .ok_or_else(|| Failure::retry("handler_config: tls.ca_file: it has no certificate in PEM"))?;
+        builder = builder.tls_certs_merge(certificates);
+    }
+    Ok(builder)
+}
+
+/// Refuses certificates, as [`TlsFiles::check`] has done before.
+#[cfg(not(feature = "tls"))]
+fn with_certificates(_: ClientBuilder, _: &[u8], _: Option<&[u8]>) -> Result<ClientBuilder, Failure> {
+    Err(Failure::retry(format!("handler_config: tls: {WITHOUT_TLS}")))
 }

@@ -14,6 +14,7 @@ use url::Host;
 
 pub(super) use crate::field::SecretShape;
 use crate::field::parsed;
+use crate::tls;
 
 /// Gives a type that is a text in JSON its schema with this format, and its reader.
 macro_rules! text_field {
@@ -62,9 +63,7 @@ text_field!(Endpoint, "URL", |text| endpoint(text).map(Endpoint));
 pub(super) fn endpoint(text: &str) -> Result<Url, String> {
     let url = Url::parse(text)
         .map_err(|error| format!("it is no URL: {error}; expected one such as \"https://shop.example.com/hook\""))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("its scheme is neither `https` nor `http`".to_owned());
-    }
+    tls::check(&url)?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it has a user or password in it; use `auth`".to_owned());
     }

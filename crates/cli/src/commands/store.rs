@@ -1,17 +1,13 @@
-//! `migrate`, `schema`, `health`: the store itself.
+//! `migrate`, `health`: the store itself.
 
-use clap::ValueEnum;
 use serde::Serialize;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::definition::DefinitionState;
 use solid_notify::operate::{Paused, SeenNode};
-use solid_notify::sql::Dialect;
-use solid_notify::{AnyOutbox, Filter, Outbox};
+use solid_notify::{AnyOutbox, Filter};
 
-use crate::contexts::{chosen, shown};
-use crate::exit::{Exit, Failure, Outcome};
-use crate::global::Global;
-use crate::output::line;
+use crate::contexts::shown;
+use crate::exit::{Exit, Outcome};
 use crate::session::Session;
 use crate::table::Fields;
 
@@ -21,48 +17,6 @@ pub(crate) async fn migrate(session: &Session) -> Outcome {
     session.outbox.migrate().await?;
     session.out.show(&serde_json::json!({ "result": "migrated" }), || "the tables are up to date".to_owned())?;
     Ok(Exit::Done)
-}
-
-/// The databases that have a schema.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Database {
-    Postgres,
-    /// MariaDB, too
-    Mysql,
-    Sqlite,
-}
-
-/// Prints the schema, for tools that migrate by themselves, or the roles of its tables. It connects to nothing.
-pub(crate) fn schema(global: &Global, database: Option<Database>, roles: bool) -> Outcome {
-    let database = match database {
-        Some(database) => database,
-        None => {
-            let url = chosen(global)?.url;
-            match url.split_once(':').map_or("", |(scheme, _)| scheme) {
-                "postgres" | "postgresql" => Database::Postgres,
-                "mysql" | "mariadb" => Database::Mysql,
-                "sqlite" => Database::Sqlite,
-                _ => {
-                    return Err(Failure::usage("a store of this URL has no schema")
-                        .next("name a database: `solid-notify schema postgres`"));
-                }
-            }
-        }
-    };
-    line(&match database {
-        Database::Postgres => script::<sqlx::Postgres>(roles)?,
-        Database::Mysql => script::<sqlx::MySql>(roles)?,
-        Database::Sqlite => script::<sqlx::Sqlite>(roles)?,
-    })?;
-    Ok(Exit::Done)
-}
-
-fn script<DB: Dialect>(roles: bool) -> Result<String, Failure> {
-    let no_accounts = || Failure::usage("SQLite has no accounts").next("limit who may open its file");
-    match roles {
-        true => Outbox::<DB>::roles().map(str::to_owned).ok_or_else(no_accounts),
-        false => Ok(Outbox::<DB>::schema()),
-    }
 }
 
 /// What `health` finds.

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use solid_notify::channels::Mailer;
-
 use super::reading::{Section, not_blank, whole};
 use crate::secret::read_secret;
-use crate::sending::{Alerts, Chat, ChatKind, Sending};
+use crate::sending::{Alerts, Chat, ChatKind, Sending, check_mail_server};
 
 /// Reads the settings of channels.
 pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
@@ -33,7 +31,7 @@ pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
 fn alerts(mut section: Section<'_, '_>) -> Alerts {
     let smtp = section.text("smtp", |reference| {
         let url = read_secret(reference)?;
-        Mailer::from_url(url.value()).map(|_| url).map_err(whole)
+        check_mail_server(&url).map(|()| url).map_err(whole)
     });
     let from = section.text("from", not_blank);
     if smtp.is_some() && from.is_none() {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use axum::http::HeaderName;
 use solid_notify::ack::TokenKeys;
-use solid_notify::cipher::ParamKey;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
 use super::channels;
+use super::param_keys::ParamKeyRef;
 use super::reading::{Problem, Reader, Section, not_blank, whole};
 use crate::contexts::{SCHEMES, names_a_store};
 use crate::secret::{Secret, read_secret};
@@ -40,13 +40,13 @@ pub(crate) struct Config {
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Log {
-    pub(crate) filter: String,
+    pub(crate) filter: Targets,
     pub(crate) json: bool,
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info".to_owned(), json: false }
+        Self { filter: Targets::new().with_default(LevelFilter::INFO), json: false }
     }
 }
 
@@ -62,15 +62,6 @@ pub(crate) struct Database {
     pub(crate) param_keys: Vec<ParamKeyRef>,
     pub(crate) sweeper: Sweeper,
     pub(crate) sending: Sending,
-}
-
-/// A key of parameters.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ParamKeyRef {
-    pub(crate) id: String,
-    pub(crate) reference: String,
-    /// What the reference had when the file was read: a new value is a change.
-    value: Secret,
 }
 
 /// Settings of every sweeper, and of its acks.
@@ -90,7 +81,7 @@ pub(crate) struct Sweeper {
 pub(crate) struct Overrides {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) node: Option<String>,
-    pub(crate) log: Option<String>,
+    pub(crate) log: Option<Targets>,
     /// The only database, if the file has none.
     pub(crate) url: Option<String>,
 }
@@ -205,14 +196,7 @@ fn database(name: &str, mut section: Section<'_, '_>, sweeper: &Sweeper, sending
         let key = read_secret(reference)?;
         TokenKeys::new(key.value().as_bytes()).map(|_| key).map_err(whole)
     });
-    let param_keys = section.texts("param_keys", |text| {
-        let expected = "expected an id and a reference, such as \"2026=env:PARAM_KEY\"";
-        let (id, reference) = text.split_once('=').ok_or(expected)?;
-        let (id, reference) = (id.trim().to_owned(), reference.trim().to_owned());
-        ParamKey::read(&reference).map_err(whole)?;
-        let value = read_secret(&reference)?;
-        Ok(ParamKeyRef { id, reference, value })
-    });
+    let param_keys = section.texts("param_keys", ParamKeyRef::read);
     let migrate = section.flag("migrate").unwrap_or(false);
     let enabled = section.flag("enabled").unwrap_or(true);
     section.end();
@@ -247,10 +231,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Accepts what a filter of logs can be.
-pub(crate) fn filter(text: &str) -> Result<String, String> {
-    EnvFilter::try_new(text)
-        .map(|_| text.to_owned())
-        .map_err(|error| format!("{error}; expected \"info\" or \"info,sqlx=warn\""))
+pub(crate) fn filter(text: &str) -> Result<Targets, String> {
+    text.parse().map_err(|error| format!("{error}; expected \"info\" or \"info,sqlx=warn\""))
 }
 
 #[cfg(test)]
@@ -272,15 +254,15 @@ mod tests {
         let text = "[http]\nlisten = '127.0.0.1:1'\n[log]\nfilter = 'warn'\n[sweeper]\nnode = 'a'\n[databases.x]\nurl = 'sqlite:x'";
         let file = Config::read(text, &Overrides::default()).unwrap();
         let node = |config: &Config| config.databases["x"].sweeper.node.clone().unwrap();
-        assert_eq!((file.listen.port(), file.log.filter.as_str(), node(&file).as_str()), (1, "warn", "a"));
+        assert_eq!((file.listen.port(), file.log.filter.to_string().as_str(), node(&file).as_str()), (1, "warn", "a"));
         let overrides = Overrides {
             listen: "127.0.0.1:2".parse().ok(),
             node: Some("b".to_owned()),
-            log: Some("debug".to_owned()),
+            log: Some(filter("debug").unwrap()),
             url: None,
         };
         let read = Config::read(text, &overrides).unwrap();
-        assert_eq!((read.listen.port(), read.log.filter.as_str(), node(&read).as_str()), (2, "debug", "b"));
+        assert_eq!((read.listen.port(), read.log.filter.to_string().as_str(), node(&read).as_str()), (2, "debug", "b"));
         let url = Overrides { url: Some("sqlite:y".to_owned()), ..Overrides::default() };
         assert_eq!(Config::read("", &url).unwrap().databases["default"].url.value(), "sqlite:y");
     }

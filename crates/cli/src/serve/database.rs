@@ -11,16 +11,15 @@ use axum::Router;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use solid_notify::ack::TokenKeys;
 use solid_notify::ack_http::AckRouter;
-use solid_notify::channels::Replies;
-use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::sweeper::SweeperMonitor;
 use solid_notify::{ConnectedOutbox, Sweeper};
 use tokio::sync::{oneshot, watch};
 
-use super::config;
 use super::metrics::DatabaseMetrics;
+use super::{config, param_keys};
 use crate::contexts::shown;
 use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
+use crate::sending::Replies;
 
 /// How long a connection may take. Then it is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -136,7 +135,7 @@ async fn run(name: &str, mut wanted: watch::Receiver<Option<Arc<config::Database
                 // An error means that the owner is gone: then it stops, too.
                 let _ = wanted.changed().await;
                 *locked(state) = State::Stopping;
-                drop(replies);
+                replies.stop();
                 let tally = sweeper.shutdown().await;
                 tracing::info!(database = name, succeeded = tally.succeeded, failed = tally.failed, "has stopped");
             }
@@ -176,12 +175,7 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
         let keys = others.iter().try_fold(keys, |keys, key| keys.accept(key.value().as_bytes()));
         outbox.use_token_keys(keys.map_err(text)?);
     }
-    if let Some((first, others)) = database.param_keys.split_first() {
-        let read = |key: &config::ParamKeyRef| ParamKey::read(&key.reference);
-        let keys = ParamKeys::new(&first.id, read(first).map_err(text)?);
-        let keys = others.iter().try_fold(keys.map_err(text)?, |keys, key| keys.accept(&key.id, read(key)?));
-        outbox.use_param_cipher(Arc::new(keys.map_err(text)?));
-    }
+    param_keys::use_keys(&outbox, &database.param_keys)?;
     let (mut sweeper, replies) = database.sending.sweeper(&outbox).map_err(text)?;
     let config::Sweeper { node, max_running, poll_interval, shutdown_grace, base_url, peer_header } = &database.sweeper;
     sweeper = sweeper.shutdown_grace(*shutdown_grace);

@@ -1,6 +1,6 @@
 //! The log of `serve`, on the error stream. A stream that cannot be written to, as on a full disk, costs lines and nothing else.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -10,11 +10,11 @@ use super::config;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Changes what is logged.
-pub(super) struct Filter(Handle<EnvFilter, Registry>);
+pub(super) struct Filter(Handle<Targets, Registry>);
 
 /// Starts the log.
 pub(super) fn start(log: &config::Log) -> Outcome<Filter> {
-    let (filter, handle) = reload::Layer::new(EnvFilter::new(&log.filter));
+    let (filter, handle) = reload::Layer::new(log.filter.clone());
     // Threads have the name of their database. An internal error would be printed on the same stream, and a failure of that would panic.
     let lines = fmt::layer().with_writer(std::io::stderr).with_thread_names(true).log_internal_errors(false);
     let lines = if log.json { lines.json().boxed() } else { lines.with_ansi(false).boxed() };
@@ -24,8 +24,8 @@ pub(super) fn start(log: &config::Log) -> Outcome<Filter> {
 }
 
 impl Filter {
-    pub(super) fn change(&self, filter: &str) {
-        if let Err(error) = self.0.reload(EnvFilter::new(filter)) {
+    pub(super) fn change(&self, filter: &Targets) {
+        if let Err(error) = self.0.reload(filter.clone()) {
             tracing::error!("cannot change what is logged: {error}");
         }
     }

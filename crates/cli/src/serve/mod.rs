@@ -8,7 +8,10 @@ mod database;
 mod databases;
 mod http;
 mod log;
+#[cfg_attr(not(feature = "full"), path = "without_metrics.rs")]
 mod metrics;
+#[cfg_attr(not(feature = "full"), path = "without_param_keys.rs")]
+mod param_keys;
 mod reading;
 
 use std::net::SocketAddr;

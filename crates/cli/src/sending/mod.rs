@@ -1,15 +1,22 @@
 //! [`Sending`]: a sweeper with all ready channels. `run` and `serve` have the same.
+//!
+//! The channels over HTTP are here. `more.rs` has those to mail servers and brokers; `http_only.rs` replaces it in a program without the
+//! feature `full`.
+
+#[cfg_attr(not(feature = "full"), path = "http_only.rs")]
+mod more;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::channels::{
-    AlertChannels, Amqp, ChannelError, ChannelExt, Chat as ChatChannel, DingTalk, Feishu, Mail, Mailer, Nats,
-    RedisStreams, Replies, Slack, WeCom, Webhook,
+    AlertChannels, ChannelError, ChannelExt, Chat as ChatChannel, DingTalk, Feishu, Slack, WeCom, Webhook,
 };
 use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
 
+use self::more::{More, with_mail};
+pub(crate) use self::more::{Replies, check_mail_server};
 use crate::secret::Secret;
 
 /// Settings of the channels.
@@ -88,19 +95,15 @@ impl Sending {
 
     /// Returns a sweeper with all channels, and the replies of consumers, which arrive until that is dropped.
     pub(crate) fn sweeper(&self, outbox: &AnyOutbox) -> Result<(SweeperBuilder, Replies), ChannelError> {
-        let amqp = Amqp::new();
-        let replies = amqp.replies(outbox);
-        let sweeper = self.channels(outbox, amqp)?;
+        let more = More::new();
+        let replies = more.replies(outbox);
+        let sweeper = self.channels(outbox, more)?;
         Ok((sweeper, replies))
     }
 
-    fn channels(&self, outbox: &AnyOutbox, amqp: Amqp) -> Result<SweeperBuilder, ChannelError> {
-        let mut mail = Mail::new();
-        if let Some(folder) = &self.attachments_from {
-            mail = mail.attachments_from(folder);
-        }
-        let sweeper = outbox.sweeper().channel(self.webhook()?).channel(amqp).channel(mail);
-        let mut sweeper = sweeper.channel(ChatChannel::new()).channel(Nats::new()).channel(RedisStreams::new());
+    fn channels(&self, outbox: &AnyOutbox, more: More) -> Result<SweeperBuilder, ChannelError> {
+        let sweeper = outbox.sweeper().channel(self.webhook()?).channel(ChatChannel::new());
+        let mut sweeper = more.register(sweeper, self.attachments_from.as_deref());
         if let Some(alerts) = self.alerts.channels()? {
             sweeper = sweeper.handler_type(ALERT_DEFINITION, alerts);
         }
@@ -111,7 +114,7 @@ impl Sending {
     /// where it is sent from.
     pub(crate) fn check_edits(outbox: &AnyOutbox) -> Result<SweeperBuilder, ChannelError> {
         let anywhere = ["0.0.0.0/0", "::/0"].map(str::to_owned).to_vec();
-        Self { allow_networks: anywhere, ..Self::default() }.channels(outbox, Amqp::new())
+        Self { allow_networks: anywhere, ..Self::default() }.channels(outbox, More::new())
     }
 }
 
@@ -123,7 +126,7 @@ impl Alerts {
         }
         let mut channels = AlertChannels::builder();
         if let (Some(smtp), Some(from)) = (&self.smtp, &self.from) {
-            channels = channels.mail(Mailer::from_url(smtp.value())?.from(from).build()?);
+            channels = with_mail(channels, smtp, from)?;
         }
         for (name, chat) in &self.chats {
             let url = chat.url.value();

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use solid_notify::timed::{Redis, TimedTasks};
+use solid_notify::timed::{self, Redis, TimedTasks};
 
 use crate::contexts::shown;
 use crate::exit::{Exit, Failure, Outcome};
@@ -100,6 +100,16 @@ pub(crate) async fn run(session: &Session, command: Task) -> Outcome {
         }
     }
     Ok(Exit::Done)
+}
+
+impl From<timed::Error> for Failure {
+    fn from(error: timed::Error) -> Self {
+        let exit = match error {
+            timed::Error::Redis(_) => Exit::Unreachable,
+            _ => Exit::Invalid,
+        };
+        Self::new(exit, error.to_string())
+    }
 }
 
 fn at(next: Option<DateTime<Utc>>) -> String {

@@ -1,33 +1,16 @@
-//! `def test|simulate`: a definition before it is trusted.
+//! `def simulate`: a definition in virtual time, before it is trusted.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
+use solid_notify::ErrorClass;
 use solid_notify::simulate::{Scenario, simulate as simulated};
-use solid_notify::{ErrorClass, Status};
 
-use super::definition_edits::with_columns;
-use super::notices::text;
+use crate::commands::definition_edits::with_columns;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::read;
 use crate::session::Session;
 use crate::times;
-
-/// How often the program looks at a notice that it waits for.
-const LOOK: Duration = Duration::from_millis(200);
-
-/// A marked notice.
-#[derive(Debug, Args)]
-pub(crate) struct Test {
-    name: String,
-    /// The parameter: JSON, @FILE, or - for the standard input
-    #[arg(default_value = "{}")]
-    param: String,
-    /// How long to wait for the end
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
-    wait: Duration,
-}
 
 /// A scenario. Its retries, limits, alerts and windows are those of the definition.
 #[derive(Debug, Args)]
@@ -62,37 +45,6 @@ pub(crate) struct Simulate {
     /// Write the picture of the report to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-/// Sends a marked notice, and waits for its end.
-pub(crate) async fn test(session: &Session, test: &Test) -> Outcome {
-    let param = read::json(&test.param)?;
-    session.change(&format!("send a test of the definition {:?} to its receiver", test.name))?;
-    let id = session.operator.test_send(test.name.as_str(), param).await?;
-    let end = Instant::now() + test.wait;
-    loop {
-        let Some(notice) = session.operator.show(id).await? else {
-            // A definition that keeps no history has deleted a success.
-            session
-                .out
-                .show(&serde_json::json!({ "id": id, "status": "succeeded" }), || format!("notice {id}: succeeded"))?;
-            return Ok(Exit::Done);
-        };
-        let is_live = !matches!(notice.status, Status::Succeeded | Status::DeadLetter | Status::Cancelled);
-        if is_live && Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
-            continue;
-        }
-        session.out.show(&notice, || text(&notice))?;
-        return match notice.status {
-            Status::Succeeded => Ok(Exit::Done),
-            _ if is_live => {
-                Err(Failure::new(Exit::Unchanged, format!("notice {id} has not ended within {:?}", test.wait))
-                    .next(format!("`solid-notify msg explain {id}` says why; it is sent as the definition says")))
-            }
-            _ => Err(Failure::new(Exit::Failed, format!("the test {id} was not delivered"))),
-        };
-    }
 }
 
 /// Runs the definition through a scenario in virtual time. It sends nothing.
