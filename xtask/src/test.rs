@@ -93,7 +93,8 @@ impl<'a> Prepared<'a> {
     /// Runs the examples with all features, as the tests have them: one more set of features would cost another build of the
     /// dependencies. Each night they run by the newcomer's command.
     pub(crate) fn run_examples(&self) -> Result<CommandResult> {
-        let mut build = cargo(&["build", "--quiet", "--profile", "test", "--workspace", "--examples", "--all-features"]);
+        let mut build =
+            cargo(&["build", "--quiet", "--profile", "test", "--workspace", "--examples", "--all-features"]);
         self.lints.apply(&mut build)?;
         let built = run(&mut build, None)?;
         if !built.succeeded() {
