@@ -1,4 +1,4 @@
-//! Programs that cargo installs: cargo-deny and mdBook. Packages of the distribution are left to [`test_servers::install`].
+//! Programs that cargo installs: cargo-deny and mdBook. Packages of the distribution are left to `test_servers`.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

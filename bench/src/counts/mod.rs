@@ -1,6 +1,6 @@
 //! `bench count`: the costs of a notice as counts, which other work of the machine does not change.
 //!
-//! [`measure`] takes them, [`servers`] reads the servers, [`callgrind`] the client. [`file`] keeps them, and [`gate`] compares.
+//! [`measure`] takes them, [`servers`] reads the servers, [`callgrind`] the client. [`file`](mod@file) keeps them, and [`gate`] compares.
 
 pub mod build;
 pub mod callgrind;
