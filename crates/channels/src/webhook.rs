@@ -8,7 +8,8 @@ mod auth;
 mod builder;
 mod client;
 mod config;
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
+#[cfg(feature = "tls")]
 mod config_tests;
 mod fields;
 mod prepared;
