@@ -36,7 +36,10 @@ const MUTANT_PARTS: usize = 3;
 pub(crate) const PARTS: [Part; 10] = [
     Part { name: CHECKS, run: checks },
     Part { name: "features", run: |_, steps| _ = steps.step("features", each_feature) },
-    Part { name: "stores", run: sending_on_all_stores },
+    Part {
+        name: "stores",
+        run: |selection, steps| _ = steps.step("sending", || suite_on_all_stores(selection, "sending")),
+    },
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
     Part { name: "schedules", run: |_, steps| _ = steps.step("schedules", schedules) },
     Part { name: "soak", run: |selection, steps| _ = steps.step("soak", || soak(selection)) },
@@ -76,23 +79,17 @@ fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("dependencies", dependencies);
     steps.step("advisories", advisories);
     steps.step("book", || Ok(book()?.into()));
-    steps.step("tools", || {
-        let (result, prepared) = Prepared::new(selection, Lints::Allow)?;
-        let Some(prepared) = prepared else { return Ok(result.into()) };
-        let tools = SUITES.iter().find(|suite| suite.depends_on.is_some()).context("no suite of the tools")?;
-        Ok(prepared.run(tools, &[])?.into())
-    });
+    steps.step("tools", || suite_on_all_stores(selection, "tools"));
     steps.step("newcomers", || Ok(examples_of_newcomers(selection)?.into()));
 }
 
-/// Runs the suite of the sweeper on all stores. In CI some of them take turns.
-fn sending_on_all_stores(selection: &Selection, steps: &mut Steps) {
-    steps.step("sending", || {
-        let (result, prepared) = Prepared::new(selection, Lints::Allow)?;
-        let Some(prepared) = prepared else { return Ok(result.into()) };
-        let sending = SUITES.iter().find(|suite| suite.name == "sending").context("no suite `sending`")?;
-        Ok(prepared.run(sending, &[])?.into())
-    });
+/// Builds the tests and runs the suite of this name on all selected stores. In CI some stores take turns.
+fn suite_on_all_stores(selection: &Selection, name: &str) -> Result<StepResult> {
+    let (result, prepared) = Prepared::new(selection, Lints::Allow)?;
+    let Some(prepared) = prepared else { return Ok(result.into()) };
+    let suite =
+        SUITES.iter().find(|suite| suite.name == name).with_context(|| format!("there is no suite {name:?}"))?;
+    Ok(prepared.run(suite, &[])?.into())
 }
 
 /// Compiles `solid-notify` with each feature alone. The tests have all of them.
