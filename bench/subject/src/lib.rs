@@ -14,6 +14,8 @@ mod steps;
 mod store;
 mod workloads;
 
+pub use parameter::Parameter;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result};
