@@ -14,9 +14,9 @@ macro_rules! cases {
             one_of_many_acks_and_nacks_is_applied);
     };
     (@each $run:ident, $($case:ident)+) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            $run(super::$case).await;
+        #[test]
+        fn $case() {
+            $run(|backend| Box::pin(super::$case(backend)));
         }
     )+};
 }

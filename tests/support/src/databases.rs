@@ -21,6 +21,9 @@ use crate::hand_clock;
 use crate::sending::PATIENCE;
 use crate::shell::Shell;
 
+/// The connections of the pool of most tests.
+const CONNECTIONS: u32 = 8;
+
 /// A database server that tests run on.
 #[allow(async_fn_in_trait)]
 pub trait Database: Send + Sync + 'static {
@@ -28,7 +31,16 @@ pub trait Database: Send + Sync + 'static {
     type Db: Dialect;
 
     /// A fresh, empty database with a pool of `connections`.
-    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup);
+    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+        let created = Self::create_empty().await;
+        (Self::connect(&created, connections).await, created)
+    }
+
+    /// A fresh, empty database.
+    async fn create_empty() -> Cleanup;
+
+    /// A pool of `connections` to it.
+    async fn connect(created: &Cleanup, connections: u32) -> Pool<Self::Db>;
 
     /// The client program for SQL.
     const CLIENT: &'static Client;
@@ -60,7 +72,8 @@ pub enum Cleanup {
 }
 
 impl Cleanup {
-    async fn run(self) {
+    /// Drops it.
+    pub async fn run(self) {
         match self {
             Self::Directory(directory) => drop(directory),
             Self::Schema(options, name) => {
@@ -94,14 +107,18 @@ impl Database for Postgres {
     type Db = sqlx::Postgres;
     const CLIENT: &'static Client = &clients::PSQL;
 
-    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+    async fn create_empty() -> Cleanup {
         let options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
         let name = fresh_name();
         let mut conn = sqlx::PgConnection::connect_with(&options).await.expect("POSTGRES_URL must be reachable");
         conn.execute(sqlx::AssertSqlSafe(format!("CREATE SCHEMA {name}"))).await.unwrap();
+        Cleanup::Schema(options, name)
+    }
+
+    async fn connect(created: &Cleanup, connections: u32) -> Pool<Self::Db> {
+        let Cleanup::Schema(options, name) = created else { panic!("not a schema") };
         let own = options.clone().options([("search_path", name.as_str())]);
-        let pool = PgPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap();
-        (pool, Cleanup::Schema(options, name))
+        PgPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap()
     }
 
     async fn sql(pool: &Pool<Self::Db>, sql: &str) {
@@ -119,15 +136,19 @@ macro_rules! mysql_family {
             type Db = sqlx::MySql;
             const CLIENT: &'static Client = &clients::$client;
 
-            async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+            async fn create_empty() -> Cleanup {
                 let options = MySqlConnectOptions::from_str(&server_url($variable)).unwrap();
                 let name = fresh_name();
                 let mut conn = sqlx::MySqlConnection::connect_with(&options).await.expect($variable);
                 // Without a character set: the server's default, perhaps latin1, must do.
                 conn.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
-                let own = options.clone().database(&name);
-                let pool = MySqlPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap();
-                (pool, Cleanup::Database(options, name))
+                Cleanup::Database(options, name)
+            }
+
+            async fn connect(created: &Cleanup, connections: u32) -> Pool<Self::Db> {
+                let Cleanup::Database(options, name) = created else { panic!("not a database of a server") };
+                let own = options.clone().database(name);
+                MySqlPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap()
             }
 
             async fn sql(pool: &Pool<Self::Db>, sql: &str) {
@@ -147,13 +168,16 @@ impl Database for Sqlite {
     type Db = sqlx::Sqlite;
     const CLIENT: &'static Client = &clients::SQLITE3;
 
-    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
-        let directory = tempfile::tempdir().unwrap();
+    async fn create_empty() -> Cleanup {
+        Cleanup::Directory(tempfile::tempdir().unwrap())
+    }
+
+    async fn connect(created: &Cleanup, connections: u32) -> Pool<Self::Db> {
+        let Cleanup::Directory(directory) = created else { panic!("not a file") };
         let options = SqliteConnectOptions::new().filename(directory.path().join("test.db")).create_if_missing(true);
         // On a busy machine another writer may need long. It is less than the time-out of a call.
         let options = options.busy_timeout(std::time::Duration::from_secs(9));
-        let pool = SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.unwrap();
-        (pool, Cleanup::Directory(directory))
+        SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.unwrap()
     }
 
     async fn sql(pool: &Pool<Self::Db>, sql: &str) {
@@ -179,12 +203,12 @@ pub struct TestDb<D: Database> {
 impl<D: Database> TestDb<D> {
     /// Time is a hand-turned clock, which starts at the present.
     pub async fn with_hand_clock() -> Self {
-        Self::build(8, true, |builder| builder).await
+        Self::build(CONNECTIONS, true, |builder| builder).await
     }
 
     /// Time is the database's.
     pub async fn with_real_clock() -> Self {
-        Self::build(8, false, |builder| builder).await
+        Self::build(CONNECTIONS, false, |builder| builder).await
     }
 
     /// A pool of `connections`, a clock turned by hand or not, and other settings.
@@ -194,6 +218,29 @@ impl<D: Database> TestDb<D> {
         settings: impl FnOnce(OutboxBuilder<D::Db>) -> OutboxBuilder<D::Db>,
     ) -> Self {
         let (pool, cleanup) = D::create(connections).await;
+        Self::migrated(pool, cleanup, by_hand, settings).await
+    }
+
+    /// A database with a hand-turned clock: the one that another test has used and [released](Self::release), without its rows, or
+    /// a new one.
+    pub async fn reusing(used: Option<Cleanup>) -> Self {
+        let (pool, cleanup) = match used {
+            Some(used) => {
+                let pool = D::connect(&used, CONNECTIONS).await;
+                D::sql(&pool, &without_rows(<D::Db as Dialect>::MIGRATIONS)).await;
+                (pool, used)
+            }
+            None => D::create(CONNECTIONS).await,
+        };
+        Self::migrated(pool, cleanup, true, |builder| builder).await
+    }
+
+    async fn migrated(
+        pool: Pool<D::Db>,
+        cleanup: Cleanup,
+        by_hand: bool,
+        settings: impl FnOnce(OutboxBuilder<D::Db>) -> OutboxBuilder<D::Db>,
+    ) -> Self {
         let clock = if by_hand { hand_clock() } else { HandClock::new(Utc::now()) };
         let builder = Outbox::builder(pool.clone());
         let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
@@ -224,8 +271,13 @@ impl<D: Database> TestDb<D> {
 
     /// Drops the database. It stays after a failure, for an inspection.
     pub async fn close(self) {
+        self.release().await.run().await;
+    }
+
+    /// Ends the connections, and returns the database to the next test.
+    pub async fn release(self) -> Cleanup {
         self.pool.close().await;
-        self.cleanup.run().await;
+        self.cleanup
     }
 }
 
@@ -287,4 +339,14 @@ impl<D: Database> Backend for TestDb<D> {
         tx.rollback().await?;
         Ok(added)
     }
+}
+
+/// The statements after which a migrated database has the rows of an empty one. They come from the migrations.
+fn without_rows(migrations: &[(i64, &str, &str)]) -> String {
+    let lines = || migrations.iter().flat_map(|(_, _, sql)| sql.lines());
+    let created = lines().filter_map(|line| line.strip_prefix("CREATE TABLE "));
+    let tables = created.filter_map(|rest| rest.trim_start_matches("IF NOT EXISTS ").split_whitespace().next());
+    let deletes: String = tables.map(|table| format!("DELETE FROM {table};\n")).collect();
+    let inserts: String = lines().filter(|line| line.starts_with("INSERT ")).map(|line| format!("{line}\n")).collect();
+    format!("BEGIN;\n{deletes}{inserts}COMMIT;")
 }

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod proxy;
 pub mod redis;
 pub mod redis_load;
+pub mod running;
 pub mod sending;
 pub mod shell;
 
@@ -121,39 +122,26 @@ macro_rules! on_each_redis {
     };
 }
 
-/// Makes a module per store, memory included, in which `run` gives a backend to a case; `$tests` makes the tests.
+/// Makes a module per store, memory included, in which `run` runs a case on the store; `$tests` makes the tests. The case has two threads,
+/// or as many as are given.
 #[macro_export]
 macro_rules! on_each_store {
     ($tests:ident) => {
-        mod memory {
-            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
-                case(&$crate::memory::MemoryBackend::default()).await;
-            }
-            $tests!(run);
-        }
-        $crate::on_each_store! { @on sqlite, Sqlite, $tests }
-        $crate::on_each_store! { @on postgres, Postgres, $tests }
-        $crate::on_each_store! { @on mariadb, MariaDb, $tests }
-        $crate::on_each_store! { @on mysql, MySql, $tests }
-        $crate::on_each_store! { @redis redis, SingleRedis, $tests }
-        $crate::on_each_store! { @redis redis_cluster, RedisCluster, $tests }
+        $crate::on_each_store! { $tests, 2 }
     };
-    (@redis $module:ident, $server:ident, $tests:ident) => {
-        mod $module {
-            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
-                let backend = $crate::redis::RedisBackend::new::<$crate::$server>().await;
-                case(&backend).await;
-                backend.close();
-            }
-            $tests!(run);
-        }
+    ($tests:ident, $threads:literal) => {
+        $crate::on_each_store! { @on memory, in_memory, $threads, $tests }
+        $crate::on_each_store! { @on sqlite, on_database::<$crate::Sqlite>, $threads, $tests }
+        $crate::on_each_store! { @on postgres, on_database::<$crate::Postgres>, $threads, $tests }
+        $crate::on_each_store! { @on mariadb, on_database::<$crate::MariaDb>, $threads, $tests }
+        $crate::on_each_store! { @on mysql, on_database::<$crate::MySql>, $threads, $tests }
+        $crate::on_each_store! { @on redis, on_redis::<$crate::SingleRedis>, $threads, $tests }
+        $crate::on_each_store! { @on redis_cluster, on_redis::<$crate::RedisCluster>, $threads, $tests }
     };
-    (@on $module:ident, $database:ident, $tests:ident) => {
+    (@on $module:ident, $run:ident $(::<$store:ty>)?, $threads:literal, $tests:ident) => {
         mod $module {
-            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
-                let db = $crate::TestDb::<$crate::$database>::with_hand_clock().await;
-                case(&db).await;
-                db.close().await;
+            fn run(case: solid_notify_testkit::conformance::Case) {
+                $crate::running::$run$(::<$store>)?($threads, case);
             }
             $tests!(run);
         }

@@ -21,8 +21,13 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let began = Instant::now();
     while !condition().await {
         assert!(began.elapsed() < PATIENCE, "{what}: it hangs, after {PATIENCE:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pause(began).await;
     }
+}
+
+/// Pauses between two looks, the longer the wait so far: what is awaited needs the processor more than the one that looks.
+async fn pause(began: Instant) {
+    tokio::time::sleep((began.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(50))).await;
 }
 
 /// The arguments of handler calls, in order.
@@ -94,7 +99,7 @@ pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "not {status:?} after {PATIENCE:?} at {}: {found:?}", b.clock().now());
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pause(began).await;
     }
 }
 

@@ -183,13 +183,14 @@ macro_rules! span_suite {
         }
     };
     (@cases $run:ident; $($case:ident,)+) => {
-        $(#[tokio::test]
-        async fn $case() {
-            $run(async |backend| crate::observing::spans::$case(backend).await).await;
+        $(#[test]
+        fn $case() {
+            $run(|backend| Box::pin(crate::observing::spans::$case(backend)));
         })+
     };
 }
-test_support::on_each_store!(span_suite);
+// The subscriber is that of one thread.
+test_support::on_each_store!(span_suite, 1);
 
 async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
     let exported = Exported::start();

@@ -226,9 +226,9 @@ macro_rules! sending_suite {
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {
         $(mod $group {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                super::$run(async |backend| crate::$group::$case(backend).await).await;
+            $(#[test]
+            fn $case() {
+                super::$run(|backend| Box::pin(crate::$group::$case(backend)));
             })+
         })+
     };

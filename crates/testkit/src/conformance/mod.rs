@@ -37,12 +37,17 @@ pub mod test_sends;
 pub mod ticking;
 pub mod versions;
 
+use futures_util::future::LocalBoxFuture;
+
 pub use backend::Backend;
 pub(crate) use outcomes::{LEASE, crash, fail, slice_claim};
 pub use outcomes::{outcome, succeed};
 
-/// Makes a test of every case. `conformance_suite!(run)` takes the name of an async function in the same module. The
-/// function makes a backend and runs the given case: `async fn run(case: impl AsyncFnOnce(&dyn Backend))`.
+/// A case: what it does with a backend. All cases have one type, so that what runs them is compiled once and not once per case.
+pub type Case = fn(&dyn Backend) -> LocalBoxFuture<'_, ()>;
+
+/// Makes a test of every case. `conformance_suite!(run)` takes the name of a function in the same module, `fn run(case: Case)`. The
+/// function makes a backend, and runs the case to its end in a runtime of tokio.
 #[macro_export]
 macro_rules! conformance_suite {
     ($run:ident) => {
@@ -301,9 +306,9 @@ macro_rules! conformance_suite {
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {
         $(mod $group {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                super::$run(async |backend| $crate::conformance::$group::$case(backend).await).await;
+            $(#[test]
+            fn $case() {
+                super::$run(|backend| Box::pin($crate::conformance::$group::$case(backend)));
             })+
         })+
     };

@@ -200,13 +200,7 @@ pub async fn a_passed_on_notice_keeps_its_parent_when_it_has_ended(b: &dyn Backe
 
 pub async fn many_notices_are_passed_on_at_once(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    let mut tx = Vec::new();
-    for _ in 0..600 {
-        tx.push(order());
-    }
-    for notice in tx {
-        b.add_new(notice).await;
-    }
+    b.add_many((0..600).map(|_| order()).collect()).await.unwrap();
     let claimed = b.claim_slice(defs.order, Status::NotSent, 1000).await;
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.passed_on(claimed)).collect();
     let settled = b.stores().send.settle(&batch).await.unwrap();
