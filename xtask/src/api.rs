@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use public_api::{Builder, Error};
 
-use test_servers::run::{cargo, run, target_dir, workspace_root};
+use test_servers::run::{run, target_dir, workspace_root};
+
+use crate::test::{Lints, all_packages};
 
 /// The crates that users depend on.
 const CRATES: [&str; 11] = [
@@ -43,11 +45,11 @@ pub(crate) enum Comparison {
 
 /// Compares the public API of each crate with its snapshot and prints the lines that differ. With `write` the snapshots become
 /// the same.
-pub(crate) fn api(write: bool) -> Result<Comparison> {
-    let documents = document()?;
+pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
+    let documents = document(lints)?;
     let mut differs = false;
     for name in CRATES {
-        let Some(current) = read(&documents.join(format!("{}.json", name.replace('-', "_"))))? else {
+        let Some(current) = read(&documents.join(name).join(format!("{}.json", name.replace('-', "_"))))? else {
             return Ok(Comparison::UnknownFormat);
         };
         let file = format!("{SNAPSHOTS}/{name}.txt");
@@ -80,25 +82,46 @@ pub(crate) fn api(write: bool) -> Result<Comparison> {
     Ok(Comparison::Same)
 }
 
-/// Documents the whole workspace as JSON, and returns the folder of the files. A warning of rustdoc, such as a broken link, is
-/// an error.
-fn document() -> Result<PathBuf> {
+/// Documents the libraries of the workspace as JSON, and returns the folder that has a folder for each package. A warning of rustdoc, such
+/// as a broken link, is an error.
+///
+/// Cargo compiles for doc tests what it has compiled for all tests, with these lints; for `cargo doc` it would check all dependencies anew.
+/// So this is a run of the doc tests whose rustdoc documents instead.
+fn document(lints: Lints) -> Result<PathBuf> {
     let target = target_dir();
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings -Z unstable-options --output-format json");
-    let outcome = run(doc.env("RUSTDOC", unstable_rustdoc(&target)?), None)?;
+    let folder = target.join("api");
+    let mut doc = all_packages("test");
+    lints.apply(&mut doc)?;
+    doc.args(["--doc", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .env("RUSTDOC", documenting_rustdoc(&target, &folder)?);
+    let outcome = run(&mut doc, None)?;
     if !outcome.succeeded() {
-        bail!("`cargo doc` cannot document the workspace ({outcome:?}); its errors are above");
+        bail!("rustdoc cannot document the workspace ({outcome:?}); its errors are above");
     }
-    Ok(target.join("doc"))
+    Ok(folder)
 }
 
-/// Returns a program that is rustdoc with RUSTC_BOOTSTRAP, without which the stable toolchain refuses the JSON format, because
-/// it is unstable. In the environment of cargo the variable would make build scripts run again, and after them most
-/// dependencies compile again.
-fn unstable_rustdoc(target: &Path) -> Result<PathBuf> {
-    let program = target.join("unstable-rustdoc");
-    let script = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+/// Returns a program that takes the arguments of a doc test, and documents the library as JSON into a folder of its package: two packages
+/// have one library name. RUSTC_BOOTSTRAP lets the stable toolchain write JSON, which is unstable. In the environment of cargo the variable would make build scripts run again, and
+/// after them most dependencies compile again.
+fn documenting_rustdoc(target: &Path, folder: &Path) -> Result<PathBuf> {
+    let program = target.join("documenting-rustdoc");
+    let script = format!(
+        r#"#!/bin/sh
+for argument; do
+    shift
+    case "$dropped_with_value$argument" in
+        --test) ;;
+        --test-run-directory | --test-args | --test-builder) dropped_with_value="value of " ;;
+        "value of "*) dropped_with_value= ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+RUSTC_BOOTSTRAP=1 exec rustdoc "$@" -Z unstable-options --output-format json --out-dir '{}'/"$CARGO_PKG_NAME"
+"#,
+        folder.display()
+    );
     fs::create_dir_all(target)
         .and_then(|()| fs::write(&program, script))
         .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)))

@@ -12,7 +12,7 @@ use test_servers::selection::Selection;
 use test_servers::servers::unstable;
 
 use crate::book::book;
-use crate::ci::{dependencies, documentation};
+use crate::ci::dependencies;
 use crate::mutate::{Share, mutants};
 use crate::runs;
 use crate::step::{self, StepResult, Steps};
@@ -73,7 +73,7 @@ pub(crate) fn nightly(selection: &Selection, only: &[String], record: bool) -> R
     Ok(ExitCode::from(code))
 }
 
-/// Documentation, dependencies, the tests of the tools, the book, and the examples by a newcomer's commands.
+/// Documentation of the programs, too, dependencies, the tests of the tools, the book, and the examples by a newcomer's commands.
 fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("documentation", documentation);
     steps.step("dependencies", dependencies);
@@ -81,6 +81,12 @@ fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("book", || Ok(book()?.into()));
     steps.step("tools", || suite_on_all_stores(selection, "tools"));
     steps.step("newcomers", || Ok(examples_of_newcomers(selection)?.into()));
+}
+
+/// Documents the workspace. CI documents the libraries alone.
+fn documentation() -> Result<StepResult> {
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
+    step::command(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Builds the tests and runs the suite of this name on all selected stores. In CI some stores take turns.

@@ -23,11 +23,6 @@ pub(crate) fn is_unchanged(since: &str, paths: &[&str]) -> bool {
     succeeds(Command::new("git").args(["diff", "--quiet", since, "--"]).args(paths))
 }
 
-/// Whether no line that matches the expression was added or removed below these paths since the commit. False where git cannot say.
-pub(crate) fn has_no_changed_line(since: &str, expression: &str, paths: &[&str]) -> bool {
-    succeeds(Command::new("git").args(["diff", "--quiet", "-G", expression, since, "--"]).args(paths))
-}
-
 fn succeeds(command: &mut Command) -> bool {
     let quiet = command.current_dir(workspace_root()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())

@@ -119,7 +119,7 @@ impl<'a> Prepared<'a> {
 
 impl Lints {
     /// Sets the compiler of the workspace's packages. Every command of a run needs the same, or cargo would compile again.
-    fn apply(self, command: &mut Command) -> Result<()> {
+    pub(crate) fn apply(self, command: &mut Command) -> Result<()> {
         if self == Self::Deny {
             let driver = clippy_driver().context("clippy is missing; `rustup component add clippy` installs it")?;
             // As cargo-clippy separates the arguments of its driver.
