@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use solid_notify::channels::{Channel, ChannelExt};
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use tempfile::TempDir;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{eventually, reaches, record};

@@ -10,8 +10,8 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{
     Alert, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::alert::built_in;
-use solid_notify_testkit::conformance::Backend;
 use test_support::log::Log;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, eventually, reaches, record, update};

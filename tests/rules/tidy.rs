@@ -213,6 +213,7 @@ fn dependencies_point_inwards() {
         ("core", &[][..]),
         ("sweeper", &["core"][..]),
         ("testkit", &["core"][..]),
+        ("conformance", &["core"][..]),
         ("simulate", &["core"][..]),
         ("channels", &["core", "redis-connection", "sweeper"][..]),
         ("ack-http", &["core"][..]),

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use solid_notify::{NewNotice, NotifyDef, Status, ack_notice};
+use solid_notify_conformance::{Backend, outcome, succeed};
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled};
 use solid_notify_core::transition::Next;
-use solid_notify_testkit::conformance::{Backend, outcome, succeed};
 use test_support::{Database, TestDb, on_each_database};
 
 on_each_database!(

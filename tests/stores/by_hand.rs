@@ -7,7 +7,7 @@ use solid_notify::sql::BySqlx;
 use solid_notify::{
     Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
 };
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::{PATIENCE, add, eventually, reaches, record};
 use test_support::{Database, TestDb};

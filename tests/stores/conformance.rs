@@ -3,7 +3,7 @@
 
 macro_rules! suite {
     ($run:ident) => {
-        solid_notify_testkit::conformance_suite!($run);
+        solid_notify_conformance::suite!($run);
     };
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use solid_notify::sql::Dialect;
 use solid_notify::{Error, NotifyDef, Status, add_notice};
+use solid_notify_conformance::succeed;
 use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
-use solid_notify_testkit::conformance::succeed;
 use sqlx::Connection;
 use sqlx::error::{DatabaseError, ErrorKind};
 use test_support::{Database, TestDb, on_each_database};

@@ -7,7 +7,7 @@ use serde_json::json;
 use solid_notify::cipher::{ParamCipher, ParamKey, ParamKeys};
 use solid_notify::sql::Dialect;
 use solid_notify::{Error, Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice, add_notices};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use sqlx::Pool;
 use test_support::sending::{eventually, reaches, record};
 use test_support::{Database, TestDb, on_each_database};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use solid_notify::sql::Dialect;
 use solid_notify::{Error, Inbox};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::Purge;
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::PATIENCE;
 use test_support::{Database, TestDb, on_each_database, on_each_server};
 

@@ -8,8 +8,8 @@ use solid_notify::sql::Dialect;
 use solid_notify::{
     Error, NewNotice, Notice, NoticeTx, NotifyDef, OutboxExt, Receipt, Status, add_notice, add_notices,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::Postgres;
 use test_support::sending::{Calls, eventually, reaches};
 use test_support::{Database, Sqlite, TestDb, on_each_database};

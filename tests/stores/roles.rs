@@ -11,8 +11,8 @@ use solid_notify::testkit::TestSweeper;
 use solid_notify::{
     AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_sql::statement_texts;
-use solid_notify_testkit::conformance::Backend;
 use sqlx::{AssertSqlSafe, Executor, Pool};
 use test_support::databases::Cleanup;
 use test_support::{Database, TestDb, on_each_server};

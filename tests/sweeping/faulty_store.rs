@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::faulty::{Fault, faulty, good};
 use test_support::sending::{Calls, add, definition, eventually, gated, reaches, record, update};
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
+use solid_notify_conformance::{Backend, outcome};
 use solid_notify_core::operate::{AuditFilter, Filter, Rate};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
-use solid_notify_testkit::conformance::{Backend, outcome};
 use test_support::faulty::faulty;
 use test_support::sending::{add, reaches};
 use test_support::{Database, TestDb, on_each_database};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::faulty::{faulty, good};
 use test_support::sending::{add, definition, eventually, reaches, record};
 use tokio::sync::Semaphore;

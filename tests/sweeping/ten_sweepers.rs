@@ -13,7 +13,7 @@ use solid_notify::spi::engine::Engine;
 use solid_notify::{
     AnyOutbox, Failure, HandClock, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper,
 };
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, add, definition, eventually, record, update};
 use test_support::{Database, TestDb};

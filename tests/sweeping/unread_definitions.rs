@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::error::FaultKind;
-use solid_notify_testkit::conformance::Backend;
 use test_support::faulty::{Fault, faulty};
 use test_support::sending::{add, edit_by_hand, eventually, reaches, record};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::faulty::{faulty, good};
 use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};

@@ -17,7 +17,7 @@ use test_servers::run::{run, target_dir, workspace_root};
 use crate::test::{Lints, all_packages};
 
 /// The crates that users depend on.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "solid-notify",
     "solid-notify-core",
     "solid-notify-sql",
@@ -29,6 +29,7 @@ const CRATES: [&str; 11] = [
     "solid-notify-ack-http",
     "solid-notify-simulate",
     "solid-notify-testkit",
+    "solid-notify-conformance",
 ];
 
 /// The folder of the snapshots.

@@ -1,10 +1,9 @@
-//! Tools for tests with solid-notify: an in-memory store ([`MemoryOutbox`]), a hand-turned clock ([`HandClock`]), an
-//! assertion on added notices ([`assert_added`]), and the [`conformance`] suite that every store must pass.
+//! Tools for tests with solid-notify: an in-memory store ([`MemoryOutbox`]), a hand-turned clock ([`HandClock`]), and an
+//! assertion on added notices ([`assert_added`]).
 //!
 //! The memory store keeps every promise of a store except durability, so tests of an application's own logic need no
 //! database.
 
-pub mod conformance;
 mod expect;
 mod memory;
 mod memory_tx;

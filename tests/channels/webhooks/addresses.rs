@@ -8,7 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::json;
 use solid_notify::channels::Webhook;
 use solid_notify::{NotifyDef, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 
 use crate::webhooks::sender::{Sender, failure, local};
 use crate::webhooks::server::Receiver;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use solid_notify::{NotifyDef, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 
 use crate::webhooks::sender::{Sender, failure, response, secret};
 use crate::webhooks::server::Receiver;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use solid_notify::ack::TokenKeys;
 use solid_notify::{AckResult, NotifyDef, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use standardwebhooks::Webhook as Verifier;
 use test_support::sending::{eventually, reaches};
 

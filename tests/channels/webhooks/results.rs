@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use solid_notify::Status;
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 
 use crate::webhooks::sender::{Sender, failure, response, secret};
 use crate::webhooks::server::Receiver;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use solid_notify::channels::{ChannelExt, Webhook, WebhookBuilder};
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{eventually, record};
 

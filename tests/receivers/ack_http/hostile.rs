@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use solid_notify::Status;
 use solid_notify::ack_http::AckRouter;
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::record;
 

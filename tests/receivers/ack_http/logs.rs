@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use solid_notify::ack_http::AckRouter;
 use solid_notify::{NewNotice, Notice, NotifyDef, OutboxExt, Status, TokenKeys};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::{Calls, reaches};
 use test_support::{Database, TestDb, on_each_database};

@@ -4,7 +4,7 @@ use axum::Router;
 use reqwest::Method;
 use solid_notify::Status;
 use solid_notify::ack_http::AckRouter;
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::record;
 

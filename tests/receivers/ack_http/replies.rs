@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 use solid_notify::{AnyOutbox, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::record;
 
 use super::server::{Reply, Server, delivered, reply};

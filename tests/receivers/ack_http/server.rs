@@ -8,7 +8,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use solid_notify::ack_http::AckRouter;
 use solid_notify::{AnyOutbox, NewNotice, Notice, NotifyDef, OutboxExt, Status, TokenKeys};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, reaches};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use solid_notify::sql::Dialect;
 use solid_notify::{AckResult, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use sqlx::{AssertSqlSafe, Executor};
 use test_support::log::Log;
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use solid_notify::operate::AuditFilter;
 use solid_notify::{NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{reaches, record};
 use test_support::{TestDb, on_each_database};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use solid_notify::{Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice};
+use solid_notify_conformance::outcome;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
-use solid_notify_testkit::conformance::outcome;
 use test_support::redis::OwnPrefix;
 use test_support::sending::eventually;
 use test_support::{RedisServer, on_each_redis};

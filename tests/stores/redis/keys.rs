@@ -10,6 +10,7 @@ use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::{LastResponse, SeriesCounts};
 use solid_notify::{Filter, Inbox, NewNotice, NotifyDef, Response, Status};
+use solid_notify_conformance::{outcome, succeed};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
@@ -17,7 +18,6 @@ use solid_notify_core::store::{
 };
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
-use solid_notify_testkit::conformance::{outcome, succeed};
 use solid_notify_timed::{TaskLease, TaskOutcome};
 use test_support::RedisServer;
 use test_support::redis::OwnPrefix;

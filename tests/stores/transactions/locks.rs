@@ -6,9 +6,9 @@ use std::time::Duration;
 use solid_notify::NotifyDef;
 use solid_notify::definition::Updated;
 use solid_notify::{Error, add_notice};
+use solid_notify_conformance::succeed;
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
-use solid_notify_testkit::conformance::succeed;
 use test_support::Database;
 use test_support::Postgres;
 

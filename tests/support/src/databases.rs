@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use chrono::Utc;
+use solid_notify_conformance::Backend;
 use solid_notify_core::ack::Reply;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
 use solid_notify_sql::Outbox;
 use solid_notify_sql::{Dialect, OutboxBuilder};
-use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use solid_notify_conformance::Backend;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::alert::silence::AlertChange;
@@ -21,7 +22,6 @@ use solid_notify_core::store::{
 };
 use solid_notify_core::{AnyOutbox, NotifyDef};
 use solid_notify_sweeper::{Notice, OutboxExt, SweeperBuilder};
-use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
 
 use crate::memory::MemoryBackend;

@@ -140,7 +140,7 @@ macro_rules! on_each_store {
     };
     (@on $module:ident, $run:ident $(::<$store:ty>)?, $threads:literal, $tests:ident) => {
         mod $module {
-            fn run(case: solid_notify_testkit::conformance::Case) {
+            fn run(case: solid_notify_conformance::Case) {
                 $crate::running::$run$(::<$store>)?($threads, case);
             }
             $tests!(run);

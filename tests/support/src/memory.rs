@@ -1,11 +1,11 @@
 //! The in-memory store as a [`Backend`].
 
 use async_trait::async_trait;
+use solid_notify_conformance::Backend;
 use solid_notify_core::ack::Reply;
 use solid_notify_core::definition::ColumnValue;
 use solid_notify_core::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, NotifyDef, Receipt, add_notices};
 use solid_notify_testkit::MemoryOutbox;
-use solid_notify_testkit::conformance::Backend;
 
 use crate::hand_clock;
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use redis::{Client, Commands};
+use solid_notify_conformance::Backend;
 use solid_notify_core::ack::Reply;
 use solid_notify_core::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
 use solid_notify_redis::{Redis, RedisBuilder, RedisOutbox};
-use solid_notify_testkit::conformance::Backend;
 use solid_notify_timed::TimedTasks;
 
 use crate::databases::server_url;

@@ -1,14 +1,14 @@
 //! Runs a case of a suite on a store of each kind. Thousands of tests call these, so nothing here is generic over the case.
 //!
 //! The cases use migrated databases one after the other, because to create the tables takes longer than most cases. They reach the database
-//! through a [`Backend`](solid_notify_testkit::conformance::Backend), so they write rows and change no table. Before a case begins, the rows
+//! through a [`Backend`](solid_notify_conformance::Backend), so they write rows and change no table. Before a case begins, the rows
 //! of the one before are deleted. The last case that runs drops the databases, so a run leaves none.
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
-use solid_notify_testkit::conformance::Case;
+use solid_notify_conformance::Case;
 use tokio::runtime::Builder;
 
 use crate::databases::{Cleanup, Database, TestDb};

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
+use solid_notify_conformance::Backend;
 use solid_notify_core::outbox::Updated;
 use solid_notify_core::store::{Edit, Edited};
 use solid_notify_core::{NewNotice, NoticeRecord, NotifyDef, Status};
 use solid_notify_sweeper::{Failure, Notice};
-use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
 
 /// The deadline of a wait for work that other tasks do in real time. It only ends a test that hangs, so it says nothing about how long

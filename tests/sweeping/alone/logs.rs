@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::reaches;
 use test_support::{Database, TestDb, on_each_database};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use solid_notify::{FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::Node;
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, PATIENCE, eventually};
 use test_support::{Database, TestDb};
 

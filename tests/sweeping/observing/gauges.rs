@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, LIVE, OLDEST_DUE};
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{add, eventually, reaches, update};
 

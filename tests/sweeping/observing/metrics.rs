@@ -11,9 +11,9 @@ use solid_notify::metrics::{
 use solid_notify::{
     Alert, ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices,
 };
+use solid_notify_conformance::{Backend, outcome};
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Next;
-use solid_notify_testkit::conformance::{Backend, outcome};
 use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, add, eventually, reaches};
 use test_support::{Database, TestDb};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use solid_notify::{
     AckResult, Error, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, TokenKeys,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::token::AckToken;
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, PATIENCE, add, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 

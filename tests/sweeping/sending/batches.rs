@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use solid_notify::sweeper::{Batch, BatchResult};
 use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, PATIENCE, add, reaches, record, update};
 use tokio::sync::Notify;
 

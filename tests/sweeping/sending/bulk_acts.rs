@@ -10,11 +10,11 @@ use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{
     AckResult, AnyOutbox, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, VerbResult,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_core::store::{BulkStep, BulkStepDone, Claim, ClaimWhat, OperateStore, Stores, Switch};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 

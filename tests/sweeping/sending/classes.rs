@@ -8,8 +8,8 @@ use solid_notify::SweeperBuilder;
 use solid_notify::{
     ErrorClass, Failure, Filter, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 
 /// Builds a sweeper whose handler `sync` fails each time, and returns its calls.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::definition::{Refusal, SecretRef, read_config};
 use solid_notify::{Error, Filter, Handler, HandlerResult, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
 
 #[derive(Deserialize)]

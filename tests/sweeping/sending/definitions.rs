@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Claim, ClaimWhat};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
 
 /// That none of them waits for a poll is tested on virtual time.

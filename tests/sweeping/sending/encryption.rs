@@ -11,8 +11,8 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sweeper::Batch;
 use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Response, Status};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::verb::Verb;
-use solid_notify_testkit::conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::{Calls, PATIENCE, add, definition, edit_by_hand, eventually, reaches, record};
 

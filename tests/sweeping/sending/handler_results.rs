@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, reaches, record};
 
 /// Sends one notice by a handler that returns this result.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Failure, Filter, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
 use tokio::sync::Semaphore;

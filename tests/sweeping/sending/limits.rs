@@ -10,7 +10,7 @@ use solid_notify::alert::AlertReason;
 use solid_notify::{
     Alert, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder,
 };
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 

@@ -31,7 +31,7 @@ mod windows;
 use std::time::Duration;
 
 use solid_notify::Sweeper;
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::eventually;
 
 /// Turns the clock, and waits until the sweeper reports by the new time that it lives. With that its next round of maintenance begins,

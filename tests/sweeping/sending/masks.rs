@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::log::Log;
 use test_support::sending::{Calls, PATIENCE, definition, edit_by_hand, eventually, reaches, record};
 

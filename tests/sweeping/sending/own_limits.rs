@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, eventually, reaches, record};
 
 /// Builds a sweeper whose handler `sync` fails each time, and returns its calls.

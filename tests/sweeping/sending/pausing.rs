@@ -10,7 +10,7 @@ use solid_notify::operate::AuditFilter;
 use solid_notify::{
     Alert, Failure, HttpStatus, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status, SweeperBuilder,
 };
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 

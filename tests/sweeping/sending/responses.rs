@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Response, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{reaches, record};
 
 fn text(record: &NoticeRecord) -> Option<String> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use solid_notify::operate::SeriesCounts;
 use solid_notify::{AnyOutbox, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, Sweeper};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{SeriesRow, minute_of};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{add, definition, eventually, reaches};
 
 use super::timetables::begun;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_conformance::{Backend, outcome};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
-use solid_notify_testkit::conformance::{Backend, outcome};
 use test_support::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{ClaimWhat, Edit, QueueSlice};
-use solid_notify_testkit::conformance::Backend;
 use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, update};
 
 use super::delivery::claim_and_die;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use solid_notify::operate::TEST_TAG;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, eventually, reaches, record, update};
 
 fn alice(b: &dyn Backend) -> Operator {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solid_notify::testkit::{TestSweeper, assert_added};
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, record};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{Inbox, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
 const HOUR: Duration = Duration::from_secs(3600);

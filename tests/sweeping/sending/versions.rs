@@ -6,7 +6,7 @@ use solid_notify::definition::Updated;
 use solid_notify::operate::NextStep;
 use solid_notify::operate::Rate;
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, Sweeper};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, eventually, record};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use solid_notify::alert::{Alert, AlertKind, AlertReason};
 use solid_notify::operate::{Filter, Rate};
 use solid_notify::{NewNotice, NotifyDef, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches};
 
 use super::{MINUTE, failing, on, told};

@@ -10,8 +10,8 @@ use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{
     AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice, add_notice,
 };
+use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Alarm, Cause, Node};
-use solid_notify_testkit::conformance::Backend;
 use test_support::log::Log;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chrono::{DateTime, Utc};
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::{Alert, NotifyDef, Status, Sweeper};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, eventually, reaches};
 
 use super::{MINUTE, failing, on, told};

@@ -1,6 +1,6 @@
 //! The suite that every store must pass: a case for every promise of the design that a store can break.
 //!
-//! A case gets a fresh, empty [`Backend`] with a hand-turned clock. [`conformance_suite!`](crate::conformance_suite) makes
+//! A case gets a fresh, empty [`Backend`] with a hand-turned clock. [`suite!`] makes
 //! a visible test of each case for a backend; it has the only list of the cases.
 //!
 //! The promises of sweepers are tested elsewhere, because this crate does not depend on the sweeper.
@@ -46,12 +46,12 @@ pub use outcomes::{outcome, succeed};
 /// A case: what it does with a backend. All cases have one type, so that what runs them is compiled once and not once per case.
 pub type Case = fn(&dyn Backend) -> LocalBoxFuture<'_, ()>;
 
-/// Makes a test of every case. `conformance_suite!(run)` takes the name of a function in the same module, `fn run(case: Case)`. The
+/// Makes a test of every case. `suite!(run)` takes the name of a function in the same module, `fn run(case: Case)`. The
 /// function makes a backend, and runs the case to its end in a runtime of tokio.
 #[macro_export]
-macro_rules! conformance_suite {
+macro_rules! suite {
     ($run:ident) => {
-        $crate::conformance_suite! { @cases $run;
+        $crate::suite! { @cases $run;
             adding: a_committed_notice_exists_and_one_of_rolled_back_work_does_not,
                 a_notice_is_due_at_once_unless_it_says_otherwise,
                 a_delayed_notice_is_due_when_its_delay_is_over,
@@ -308,7 +308,7 @@ macro_rules! conformance_suite {
         $(mod $group {
             $(#[test]
             fn $case() {
-                super::$run(|backend| Box::pin($crate::conformance::$group::$case(backend)));
+                super::$run(|backend| Box::pin($crate::$group::$case(backend)));
             })+
         })+
     };
