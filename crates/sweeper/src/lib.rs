@@ -22,6 +22,8 @@ mod settling;
 mod signals;
 mod sleep;
 mod slots;
+#[cfg(test)]
+mod subscribed;
 mod supervise;
 mod sweeper;
 #[cfg(feature = "testkit")]

@@ -52,6 +52,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::supervised;
+    use crate::subscribed::subscribed;
 
     async fn a_loop_is_started_again() {
         let starts = Arc::new(AtomicU32::new(0));
@@ -90,7 +91,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn loop_is_started_again_where_its_own_log_line_panics() {
-        let _panics = tracing::subscriber::set_default(Panics);
+        let _panics = subscribed(Panics);
         a_loop_is_started_again().await;
     }
 }

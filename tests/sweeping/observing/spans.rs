@@ -1,15 +1,21 @@
 //! The span of each attempt, and the trace of the producer that goes on in it.
 
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_testkit::conformance::Backend;
-use test_support::sending::{Calls, add, eventually, reaches, record};
+use solid_notify_conformance::Backend;
+use test_support::sending::{Calls, PATIENCE, add, eventually, reaches, record};
 use test_support::{Database, TestDb};
-use tracing::Instrument;
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, Instrument};
 use tracing_subscriber::layer::SubscriberExt;
+
+/// A process with one subscriber asks only the thread that enters a span first whether anybody reads it. The thread of another test has no
+/// subscriber, and the span would be off for all. So there are always two.
+static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// Exports this thread's spans as long as the guard lives.
 struct Exported {
@@ -23,6 +29,7 @@ impl Exported {
         let spans = InMemorySpanExporter::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        LazyLock::force(&ANOTHER);
         let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
         Self { spans, _provider: provider, _guard: guard }
     }
@@ -42,7 +49,11 @@ impl Exported {
     async fn attempts(&self, id: i64, count: usize) -> Vec<SpanData> {
         let of_notice = |span: &SpanData| attribute(span, "notice") == id.to_string();
         let found = || self.named("attempt").into_iter().filter(of_notice).collect::<Vec<_>>();
-        eventually("the spans are exported", async || found().len() == count).await;
+        let deadline = Instant::now() + PATIENCE;
+        while found().len() != count {
+            assert!(Instant::now() < deadline, "not {count} spans of attempts at {id}: {:?}", self.spans);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         found()
     }
 }

@@ -9,6 +9,7 @@ use solid_notify_testkit::MemoryOutbox;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::subscribed::subscribed;
 use crate::{Failure, Notice, OutboxExt};
 
 /// Panics at the first `left` log lines of one target.
@@ -40,7 +41,7 @@ impl Subscriber for Panics {
 /// Sends two hundred notices that succeed or become dead letters; settling them writes log lines.
 async fn settles_all(target: &'static str, times: u32) {
     let left = Arc::new(AtomicU32::new(times));
-    let _panics = tracing::subscriber::set_default(Panics { target, left: Arc::clone(&left) });
+    let _panics = subscribed(Panics { target, left: Arc::clone(&left) });
     let outbox = MemoryOutbox::new();
     outbox.define_if_missing(NotifyDef::new("sync").retry_interval("[1h]").max_concurrency(200)).await.unwrap();
     let mut ids = Vec::new();
