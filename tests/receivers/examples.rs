@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use solid_notify::{Outbox, Status};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_conformance::Backend;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use standardwebhooks::Webhook;
@@ -118,6 +118,7 @@ async fn receiver_in_rust_verifies_deduplicates_and_acks() {
 
 /// The receivers that are programs of their own.
 mod receivers {
+    use std::io::{Read, Seek};
     use std::process::Stdio;
 
     use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -137,9 +138,17 @@ mod receivers {
             let mut command = Command::from(command);
             command.env("WEBHOOK_SECRET", SECRET).env("DATABASE", database).env("ACK_URL", ack_url).env("PORT", "0");
             command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
-            let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+            // A file: Node makes a pipe that it inherits non-blocking, also for the other processes that write to it.
+            let mut errors = tempfile::tempfile().unwrap();
+            command.stdout(Stdio::piped()).stderr(errors.try_clone().unwrap());
+            let mut child = command.kill_on_drop(true).spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            let line = lines.next_line().await.unwrap().expect("the receiver ended; its error is above");
+            let Some(line) = lines.next_line().await.unwrap() else {
+                let mut said = String::new();
+                errors.rewind().unwrap();
+                errors.read_to_string(&mut said).unwrap();
+                panic!("the receiver ended: {said}");
+            };
             running = Some(Running { _child: child, _lines: lines });
             line.strip_prefix("listening on ").unwrap().to_owned()
         })
