@@ -30,10 +30,10 @@ pub(crate) struct Part {
 pub(crate) const CHECKS: &str = "checks";
 
 /// In how many parts the mutants run.
-const MUTANT_PARTS: usize = 3;
+const MUTANT_PARTS: usize = 6;
 
 /// All parts, in the order in which they run.
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 13] = [
     Part { name: CHECKS, run: checks },
     Part { name: "features", run: |_, steps| _ = steps.step("features", each_feature) },
     Part {
@@ -44,9 +44,12 @@ pub(crate) const PARTS: [Part; 10] = [
     Part { name: "schedules", run: |_, steps| _ = steps.step("schedules", schedules) },
     Part { name: "soak", run: |selection, steps| _ = steps.step("soak", || soak(selection)) },
     Part { name: "client-counts", run: |_, steps| _ = steps.step("client counts", client_counts) },
-    Part { name: "mutants-1", run: |selection, steps| _ = steps.step("mutants", || a_share_of_mutants(selection, 0)) },
-    Part { name: "mutants-2", run: |selection, steps| _ = steps.step("mutants", || a_share_of_mutants(selection, 1)) },
-    Part { name: "mutants-3", run: |selection, steps| _ = steps.step("mutants", || a_share_of_mutants(selection, 2)) },
+    Part { name: "mutants-1", run: mutants_of_part::<0> },
+    Part { name: "mutants-2", run: mutants_of_part::<1> },
+    Part { name: "mutants-3", run: mutants_of_part::<2> },
+    Part { name: "mutants-4", run: mutants_of_part::<3> },
+    Part { name: "mutants-5", run: mutants_of_part::<4> },
+    Part { name: "mutants-6", run: mutants_of_part::<5> },
 ];
 
 /// Runs the parts with these names, or all of them, and prints a summary of each. The exit code is 1 when a step has failed.
@@ -129,10 +132,12 @@ fn newest() -> Result<StepResult> {
     )
 }
 
-/// Checks that no mutant of a share survives.
-fn a_share_of_mutants(selection: &Selection, part: usize) -> Result<StepResult> {
-    let holes = mutants(selection, None, Some(Share { part, of: MUTANT_PARTS }), false)?;
-    Ok(if holes == 0 { StepResult::Passed } else { StepResult::Failed(format!("{holes} mutants survived")) })
+/// Checks that no mutant of a part survives.
+fn mutants_of_part<const PART: usize>(selection: &Selection, steps: &mut Steps) {
+    steps.step("mutants", || {
+        let holes = mutants(selection, None, Some(Share { part: PART, of: MUTANT_PARTS }), false)?;
+        Ok(if holes == 0 { StepResult::Passed } else { StepResult::Failed(format!("{holes} mutants survived")) })
+    });
 }
 
 /// Runs ten times as many schedules as the tests do.
@@ -193,6 +198,6 @@ mod tests {
     fn unknown_part_is_refused_with_the_names_of_all() {
         let refused =
             nightly(&Selection::new(&[]), &["mutants".to_owned()], false).err().map(|error| error.to_string());
-        assert!(refused.is_some_and(|text| text.contains("no part \"mutants\"") && text.contains("mutants-3")));
+        assert!(refused.is_some_and(|text| text.contains("no part \"mutants\"") && text.contains("mutants-6")));
     }
 }
