@@ -21,13 +21,8 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let began = Instant::now();
     while !condition().await {
         assert!(began.elapsed() < PATIENCE, "{what}: it hangs, after {PATIENCE:?}");
-        pause(began).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-}
-
-/// Pauses between two looks, the longer the wait so far: what is awaited needs the processor more than the one that looks.
-async fn pause(began: Instant) {
-    tokio::time::sleep((began.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(50))).await;
 }
 
 /// The arguments of handler calls, in order.
@@ -99,7 +94,7 @@ pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "not {status:?} after {PATIENCE:?} at {}: {found:?}", b.clock().now());
-        pause(began).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

@@ -1,13 +1,13 @@
 //! The span of each attempt, and the trace of the producer that goes on in it.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
-use test_support::sending::{Calls, PATIENCE, add, eventually, reaches, record};
+use test_support::sending::{Calls, add, eventually, reaches, record};
 use test_support::{Database, TestDb};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Instrument};
@@ -49,11 +49,7 @@ impl Exported {
     async fn attempts(&self, id: i64, count: usize) -> Vec<SpanData> {
         let of_notice = |span: &SpanData| attribute(span, "notice") == id.to_string();
         let found = || self.named("attempt").into_iter().filter(of_notice).collect::<Vec<_>>();
-        let deadline = Instant::now() + PATIENCE;
-        while found().len() != count {
-            assert!(Instant::now() < deadline, "not {count} spans of attempts at {id}: {:?}", self.spans);
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("the spans are exported", async || found().len() == count).await;
         found()
     }
 }
