@@ -86,8 +86,8 @@ pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
 /// Documents the libraries of the workspace as JSON, and returns the folder that has a folder for each package. A warning of rustdoc, such
 /// as a broken link, is an error.
 ///
-/// Cargo compiles for doc tests what it has compiled for all tests, with these lints; for `cargo doc` it would check all dependencies anew.
-/// So this is a run of the doc tests whose rustdoc documents instead.
+/// It is a run of the doc tests in which rustdoc documents instead of testing. The doc tests use the libraries that the tests have
+/// compiled; `cargo doc` would check all dependencies once more. The lints must be those of the tests, or cargo compiles again.
 fn document(lints: Lints) -> Result<PathBuf> {
     let target = target_dir();
     let folder = target.join("api");
@@ -104,20 +104,20 @@ fn document(lints: Lints) -> Result<PathBuf> {
 }
 
 /// Returns a program that takes the arguments of a doc test, and documents the library as JSON into a folder of its package: two packages
-/// have one library name. RUSTC_BOOTSTRAP lets the stable toolchain write JSON, which is unstable. In the environment of cargo the variable would make build scripts run again, and
-/// after them most dependencies compile again.
+/// have one library name. RUSTC_BOOTSTRAP lets the stable toolchain write JSON, which is unstable. In the environment of cargo the
+/// variable would make build scripts run again, and after them most dependencies compile again.
 fn documenting_rustdoc(target: &Path, folder: &Path) -> Result<PathBuf> {
     let program = target.join("documenting-rustdoc");
     let script = format!(
         r#"#!/bin/sh
+previous=
 for argument; do
     shift
-    case "$dropped_with_value$argument" in
-        --test) ;;
-        --test-run-directory | --test-args | --test-builder) dropped_with_value="value of " ;;
-        "value of "*) dropped_with_value= ;;
+    case "$previous $argument" in
+        *" --test" | *" --test-run-directory" | "--test-run-directory "*) ;;
         *) set -- "$@" "$argument" ;;
     esac
+    previous=$argument
 done
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@" -Z unstable-options --output-format json --out-dir '{}'/"$CARGO_PKG_NAME"
 "#,

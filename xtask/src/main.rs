@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::test::Lints;
 use api::Comparison;
+use test::Lints;
 use test_servers::run;
 use test_servers::selection::{Database, Selection};
 

@@ -76,7 +76,7 @@ pub(crate) fn nightly(selection: &Selection, only: &[String], record: bool) -> R
     Ok(ExitCode::from(code))
 }
 
-/// Documentation of the programs, too, dependencies, the tests of the tools, the book, and the examples by a newcomer's commands.
+/// Documentation of libraries and programs, dependencies, the tests of the tools, the book, and the examples by a newcomer's commands.
 fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("documentation", documentation);
     steps.step("dependencies", dependencies);
@@ -86,7 +86,7 @@ fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("newcomers", || Ok(examples_of_newcomers(selection)?.into()));
 }
 
-/// Documents the workspace. CI documents the libraries alone.
+/// Documents the programs, too. CI documents the libraries alone.
 fn documentation() -> Result<StepResult> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
     step::command(doc.env("RUSTDOCFLAGS", "-D warnings"))
