@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use public_api::{Builder, Error};
 
-use test_servers::run::{run, target_dir, workspace_root};
+use test_servers::run::{target_dir, workspace_root};
 
+use crate::output::Output;
 use crate::test::{Lints, all_packages};
 
 /// The crates that users depend on.
@@ -46,11 +47,12 @@ pub(crate) enum Comparison {
 
 /// Compares the public API of each crate with its snapshot and prints the lines that differ. With `write` the snapshots become
 /// the same.
-pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
-    let documents = document(lints)?;
+pub(crate) fn api(write: bool, lints: Lints, output: &Output) -> Result<Comparison> {
+    let documents = document(lints, output)?;
     let mut differs = false;
     for name in CRATES {
-        let Some(current) = read(&documents.join(name).join(format!("{}.json", name.replace('-', "_"))))? else {
+        let Some(current) = read(&documents.join(name).join(format!("{}.json", name.replace('-', "_"))), output)?
+        else {
             return Ok(Comparison::UnknownFormat);
         };
         let file = format!("{SNAPSHOTS}/{name}.txt");
@@ -64,7 +66,8 @@ pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
         let changes = changes(&snapshot, &current);
         if !changes.is_empty() {
             differs = true;
-            println!("{file}: - is in the snapshot only, + is in the code only\n{}", changes.join("\n"));
+            let changes = changes.join("\n");
+            output.line(&format!("{file}: - is in the snapshot only, + is in the code only\n{changes}"))?;
         }
         if write {
             fs::create_dir_all(workspace_root().join(SNAPSHOTS))
@@ -72,15 +75,16 @@ pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
             fs::write(&path, current).with_context(|| format!("cannot write {file}"))?;
         }
     }
-    match (differs, write) {
-        (false, _) => println!("the public API is the same as in {SNAPSHOTS}"),
-        (true, true) => println!("wrote {SNAPSHOTS}"),
-        (true, false) => {
-            println!("the public API differs from {SNAPSHOTS}; when this is intended, run `cargo xtask api --write`");
-            return Ok(Comparison::Differs);
-        }
-    }
-    Ok(Comparison::Same)
+    let (comparison, text) = match (differs, write) {
+        (false, _) => (Comparison::Same, "the public API is the same as in docs/api"),
+        (true, true) => (Comparison::Same, "wrote docs/api"),
+        (true, false) => (
+            Comparison::Differs,
+            "the public API differs from docs/api; when this is intended, run `cargo xtask api --write`",
+        ),
+    };
+    output.line(text)?;
+    Ok(comparison)
 }
 
 /// Documents the libraries of the workspace as JSON, and returns the folder that has a folder for each package. A warning of rustdoc, such
@@ -88,7 +92,7 @@ pub(crate) fn api(write: bool, lints: Lints) -> Result<Comparison> {
 ///
 /// It is a run of the doc tests in which rustdoc documents instead of testing. The doc tests use the libraries that the tests have
 /// compiled; `cargo doc` would check all dependencies once more. The lints must be those of the tests, or cargo compiles again.
-fn document(lints: Lints) -> Result<PathBuf> {
+fn document(lints: Lints, output: &Output) -> Result<PathBuf> {
     let target = target_dir();
     let folder = target.join("api");
     let mut doc = all_packages("test");
@@ -96,7 +100,7 @@ fn document(lints: Lints) -> Result<PathBuf> {
     doc.args(["--doc", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings")
         .env("RUSTDOC", documenting_rustdoc(&target, &folder)?);
-    let outcome = run(&mut doc, None)?;
+    let outcome = output.run(&mut doc, None)?;
     if !outcome.succeeded() {
         bail!("rustdoc cannot document the workspace ({outcome:?}); its errors are above");
     }
@@ -131,17 +135,17 @@ RUSTC_BOOTSTRAP=1 exec rustdoc "$@" -Z unstable-options --output-format json --o
 }
 
 /// Returns the API of a crate, one item per line, or `None` if the JSON has a format that is not known.
-fn read(json: &Path) -> Result<Option<String>> {
+fn read(json: &Path, output: &Output) -> Result<Option<String>> {
     let builder = Builder::from_rustdoc_json(json).omit_blanket_impls(true).omit_auto_trait_impls(true);
     match builder.omit_auto_derived_impls(true).build() {
         Ok(api) => Ok(Some(api.to_string())),
         // Valid JSON with other fields than the crate expects.
         Err(Error::SerdeJsonError(error)) if error.is_data() => {
-            println!(
+            output.line(&format!(
                 "rustdoc of this toolchain writes another JSON format than the crate `public-api` reads ({}: {error}); \
                  update this crate in xtask/Cargo.toml",
                 json.display()
-            );
+            ))?;
             Ok(None)
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", json.display())),
@@ -192,11 +196,11 @@ mod tests {
     fn another_format_is_no_error_unlike_a_broken_file() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let json = folder.path().join("a.json");
-        assert!(read(&json).is_err());
+        assert!(read(&json, &Output::Terminal).is_err());
         fs::write(&json, r#"{"root": 0"#)?;
-        assert!(read(&json).is_err());
+        assert!(read(&json, &Output::Terminal).is_err());
         fs::write(&json, r#"{"format_version": 0}"#)?;
-        assert_eq!(read(&json)?, None);
+        assert_eq!(read(&json, &Output::Terminal)?, None);
         Ok(())
     }
 

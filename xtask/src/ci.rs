@@ -10,7 +10,8 @@ use test_servers::selection::Selection;
 
 use crate::api::{Comparison, api};
 use crate::nightly::CHECKS;
-use crate::step::{self, StepResult, Steps};
+use crate::output::Output;
+use crate::step::{self, Beside, StepResult, Steps};
 use crate::suites::SUITES;
 use crate::test::{Lints, Prepared, check_examples_of_newcomers};
 use crate::tool::CARGO_DENY;
@@ -18,7 +19,7 @@ use crate::{budget, revision, runs};
 
 /// Runs all steps and prints a summary, and with `record` writes it to docs/runs.toml. The exit code is 1 when a step has failed.
 pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
-    let mut steps = Steps::default();
+    let mut steps = Steps::begin();
     // What the night has checked, and has not changed since, is not checked again.
     let checked = runs::passed_at(CHECKS).unwrap_or_default();
     steps.step("format", || step::command(&mut cargo(&["fmt", "--all", "--check"])));
@@ -27,37 +28,48 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
         if unchanged { Ok(since("no dependency", &checked)) } else { dependencies() }
     });
     let mut prepared = None;
-    steps.step("build", || {
+    let built = steps.step("build", || {
         let (result, built) = Prepared::new(selection, Lints::Deny)?;
         prepared = built;
-        Ok(result.into())
+        let Some(prepared) = &prepared else { return Ok(result.into()) };
+        Ok(prepared.build_examples()?.into())
     });
-    if let Some(prepared) = &prepared {
-        steps.step("documentation", documentation);
-        let commit = revision::head();
+    if let Some(prepared) = prepared.as_ref().filter(|_| built) {
+        let commit = &revision::head();
+        let mut beside: Vec<Beside> = Vec::new();
         for suite in &SUITES {
-            steps.step(suite.name, || match suite.depends_on {
-                Some(files) if revision::is_unchanged(&checked, files) => Ok(since("no tool", &checked)),
-                _ => Ok(prepared.run(suite, &suite.left_out_of(&commit))?.into()),
-            });
+            let is_spared = suite.depends_on.is_some_and(|files| revision::is_unchanged(&checked, files));
+            let since = is_spared.then(|| since("no tool", &checked));
+            beside.push((
+                suite.name,
+                Box::new(move |output| match since {
+                    Some(since) => Ok(since),
+                    None => prepared.run(suite, &suite.left_out_of(commit), output),
+                }),
+            ));
         }
+        beside.push(("examples", Box::new(|output| prepared.run_examples(output))));
+        beside.push(("documentation", Box::new(documentation)));
         // The build of the tests has made the program.
-        steps.step("counts", || {
-            let mut count = Command::new(target_dir().join("debug/bench"));
-            step::command(count.args(["count", "--check"]).current_dir(workspace_root()))
-        });
-        steps.step("examples", || Ok(prepared.run_examples()?.into()));
+        beside.push((
+            "counts",
+            Box::new(|output| {
+                let mut count = Command::new(target_dir().join("debug/bench"));
+                Ok(output.run(count.args(["count", "--check"]).current_dir(workspace_root()), None)?.into())
+            }),
+        ));
+        steps.beside(beside);
     }
     steps.step("newcomers", || {
         let unchanged = revision::is_unchanged(&checked, &["examples", "Cargo.lock", ":(glob)**/Cargo.toml"]);
         if unchanged { Ok(since("no manifest", &checked)) } else { Ok(check_examples_of_newcomers()?.into()) }
     });
     steps.print_summary();
-    for line in budget::exceeded(&budget::read()?, &steps.whole_seconds()) {
+    for line in budget::exceeded(&budget::read()?, steps.all_seconds(), &steps.whole_seconds()) {
         println!("over budget: {line}");
     }
     if record {
-        let run = runs::Run::now(steps.result(), steps.whole_seconds())?;
+        let run = runs::Run::now(&steps)?;
         runs::change(|runs| runs.ci = Some(run))?;
     }
     Ok(ExitCode::from(steps.code()))
@@ -72,8 +84,8 @@ fn since(what: &str, revision: &str) -> StepResult {
 
 /// Documents the libraries, and compares the public API with its snapshots. What rustdoc writes depends on the toolchain, so this is
 /// not a test.
-fn documentation() -> Result<StepResult> {
-    Ok(match api(false, Lints::Deny)? {
+fn documentation(output: &Output) -> Result<StepResult> {
+    Ok(match api(false, Lints::Deny, output)? {
         Comparison::Same => StepResult::Passed,
         Comparison::Differs => StepResult::Failed(
             "the public API differs from docs/api; `cargo xtask api --write` updates the snapshots".to_owned(),

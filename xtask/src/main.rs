@@ -14,6 +14,7 @@ mod mutant_result;
 mod mutants;
 mod mutate;
 mod nightly;
+mod output;
 mod quick;
 mod revision;
 mod runs;
@@ -31,6 +32,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use api::Comparison;
+use output::Output;
 use test::Lints;
 use test_servers::run;
 use test_servers::selection::{Database, Selection};
@@ -134,7 +136,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Ci { record, .. } => ci::ci(&Selection::new(&[]), record),
         Task::Quick => quick::quick(),
         Task::Api { write } => {
-            let comparison = api::api(write, Lints::Allow)?;
+            let comparison = api::api(write, Lints::Allow, &Output::Terminal)?;
             Ok(if comparison == Comparison::Same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Task::Book => Ok(ExitCode::from(book::book()?.code())),

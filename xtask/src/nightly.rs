@@ -14,6 +14,7 @@ use test_servers::servers::unstable;
 use crate::book::book;
 use crate::ci::dependencies;
 use crate::mutate::{Share, mutants};
+use crate::output::Output;
 use crate::runs;
 use crate::step::{self, StepResult, Steps};
 use crate::suites::SUITES;
@@ -61,7 +62,7 @@ pub(crate) fn nightly(selection: &Selection, only: &[String], record: bool) -> R
     let mut code = 0;
     for part in PARTS.iter().filter(|part| only.is_empty() || only.iter().any(|name| name == part.name)) {
         println!("\n==> part {}", part.name);
-        let mut steps = Steps::default();
+        let mut steps = Steps::begin();
         (part.run)(selection, &mut steps);
         steps.print_summary();
         code = code.max(steps.code());
@@ -69,7 +70,7 @@ pub(crate) fn nightly(selection: &Selection, only: &[String], record: bool) -> R
             break;
         }
         if record {
-            let run = runs::Run::now(steps.result(), steps.whole_seconds())?;
+            let run = runs::Run::now(&steps)?;
             runs::change(|runs| _ = runs.nightly.insert(part.name.to_owned(), run))?;
         }
     }
@@ -83,7 +84,7 @@ fn checks(selection: &Selection, steps: &mut Steps) {
     steps.step("advisories", advisories);
     steps.step("book", || Ok(book()?.into()));
     steps.step("tools", || suite_on_all_stores(selection, "tools"));
-    steps.step("newcomers", || Ok(examples_of_newcomers(selection)?.into()));
+    steps.step("newcomers", || examples_of_newcomers(selection));
 }
 
 /// Documents the programs, too. CI documents the libraries alone.
@@ -98,7 +99,7 @@ fn suite_on_all_stores(selection: &Selection, name: &str) -> Result<StepResult> 
     let Some(prepared) = prepared else { return Ok(result.into()) };
     let suite =
         SUITES.iter().find(|suite| suite.name == name).with_context(|| format!("there is no suite {name:?}"))?;
-    Ok(prepared.run(suite, &[])?.into())
+    prepared.run(suite, &[], &Output::Terminal)
 }
 
 /// Compiles `solid-notify` with each feature alone. The tests have all of them.

@@ -14,7 +14,7 @@ use crate::test::all_packages;
 
 /// Runs all steps and prints a summary. The exit code is 1 when a step has failed.
 pub(crate) fn quick() -> Result<ExitCode> {
-    let mut steps = Steps::default();
+    let mut steps = Steps::begin();
     steps.step("format", || step::command(&mut cargo(&["fmt", "--all", "--check"])));
     steps.step("lints", || {
         step::command(&mut cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))

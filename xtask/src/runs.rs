@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use test_servers::run::workspace_root;
 
 use crate::revision;
+use crate::step::Steps;
 
 /// The file, from the root of the workspace.
 pub(crate) const FILE: &str = "docs/runs.toml";
@@ -40,28 +41,28 @@ pub(crate) struct Run {
     pub(crate) result: String,
     /// The number of cores.
     pub(crate) cores: usize,
-    /// The time of all steps, in seconds.
+    /// The time of the whole run, in seconds. Some steps run at the same time.
     pub(crate) seconds: u64,
-    /// The time of each step, in seconds.
+    /// The time of each step that passed, in seconds.
     pub(crate) steps: BTreeMap<String, u64>,
 }
 
 impl Run {
-    /// Describes a run that has just ended: the result of each step, and its seconds.
+    /// Describes a run that has just ended.
     ///
     /// # Errors
     /// Fails where files are not committed: the record would name a commit that did not run.
-    pub(crate) fn now(result: String, steps: BTreeMap<String, u64>) -> Result<Self> {
+    pub(crate) fn now(steps: &Steps) -> Result<Self> {
         let others: Vec<String> = revision::uncommitted()?.into_iter().filter(|file| file != FILE).collect();
         ensure!(others.is_empty(), "cannot record a run with uncommitted files: commit {} first", others.join(", "));
         let date = Command::new("date").args(["-u", "+%F"]).output().context("cannot run date")?;
         Ok(Self {
             revision: revision::head(),
             date: String::from_utf8(date.stdout)?.trim().to_owned(),
-            result,
+            result: steps.result(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            seconds: steps.values().sum(),
-            steps,
+            seconds: steps.all_seconds(),
+            steps: steps.whole_seconds(),
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use test_servers::selection::Database;
 
-/// Some test programs that run one after the other, and share a budget.
+/// Some test programs that run one after the other, and share a budget. Another suite runs beside them.
 #[derive(Debug)]
 pub(crate) struct Suite {
     /// The name in summaries, in the budget table and in docs/runs.toml.
@@ -18,27 +18,27 @@ pub(crate) struct Suite {
 /// The files of the tools. The product uses none of them.
 const TOOLS: &[&str] = &["bench", "xtask", "tests/servers", "Cargo.lock"];
 
-/// All suites, in the order in which they run: those that fail fast first.
+/// All suites, in the order in which they begin: two run at a time, so the longest are first.
 pub(crate) const SUITES: [Suite; 14] = [
-    suite("rules", &["--test", "rules"]),
-    suite("units", &["--lib", "--bins"]),
-    suite("conformance", &["--test", "conformance"]),
-    suite("stores", &["--test", "stores"]),
-    suite("redis", &["--test", "redis"]),
-    suite("sending", &["--test", "sending"]),
-    suite("sweeping", &["--test", "sweeping", "--test", "alone"]),
-    suite("channels", &["--test", "channels"]),
-    suite("receivers", &["--test", "receivers"]),
-    suite(
-        "program",
-        &["--test", "program", "--test", "sessions", "--test", "demo", "--test", "serve", "--test", "terminal"],
-    ),
-    suite("schedules", &["--test", "schedules"]),
     suite("processes", &["--test", "processes"]),
+    suite("stores", &["--test", "stores"]),
+    suite("sending", &["--test", "sending"]),
+    suite("conformance", &["--test", "conformance"]),
+    suite("schedules", &["--test", "schedules"]),
     Suite {
         depends_on: Some(TOOLS),
         ..suite("tools", &["--test", "private_servers", "--test", "smoke", "--test", "counts"])
     },
+    suite(
+        "program",
+        &["--test", "program", "--test", "sessions", "--test", "demo", "--test", "serve", "--test", "terminal"],
+    ),
+    suite("channels", &["--test", "channels"]),
+    suite("sweeping", &["--test", "sweeping", "--test", "alone"]),
+    suite("redis", &["--test", "redis"]),
+    suite("units", &["--lib", "--bins"]),
+    suite("rules", &["--test", "rules"]),
+    suite("receivers", &["--test", "receivers"]),
     suite("doc tests", &["--doc"]),
 ];
 

@@ -1,10 +1,9 @@
 //! `cargo xtask test`: the workspace's tests and its examples, with a server for every chosen database and broker, and for mail.
 
-use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Mutex;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,8 +12,9 @@ use test_servers::provide::{Provided, provide};
 use test_servers::run::{CommandResult, cargo, run, target_dir, workspace_root};
 use test_servers::selection::{Database, Selection};
 
+use crate::output::Output;
 use crate::selected::{check, with_deselected_skipped};
-use crate::step::Steps;
+use crate::step::{Beside, StepResult, Steps};
 use crate::suites::{SUITES, Suite};
 
 /// Runs the tests: with arguments those that they select, by one command of cargo; without arguments all suites, then the examples. The
@@ -24,13 +24,18 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
     let Some(prepared) = prepared else { return Ok(ExitCode::from(built.code())) };
     if !arguments.is_empty() {
         check(selection, all_packages("test"), &with_deselected_skipped(selection, arguments))?;
-        return Ok(ExitCode::from(prepared.run_selected(arguments)?.code()));
+        return Ok(ExitCode::from(prepared.run_selected(arguments, &Output::Terminal)?.code()));
     }
-    let mut steps = Steps::default();
+    let mut steps = Steps::begin();
+    if !steps.step("build", || Ok(prepared.build_examples()?.into())) {
+        steps.print_summary();
+        return Ok(ExitCode::from(steps.code()));
+    }
+    let mut beside: Vec<Beside> = vec![("examples", Box::new(|output| prepared.run_examples(output)))];
     for suite in &SUITES {
-        steps.step(suite.name, || Ok(prepared.run(suite, &[])?.into()));
+        beside.push((suite.name, Box::new(|output| prepared.run(suite, &[], output))));
     }
-    steps.step("examples", || Ok(prepared.run_examples()?.into()));
+    steps.beside(beside);
     steps.print_summary();
     Ok(ExitCode::from(steps.code()))
 }
@@ -69,44 +74,45 @@ impl<'a> Prepared<'a> {
         Ok((built, built.succeeded().then_some(Self { selection, provided, lints })))
     }
 
-    /// Runs the programs of a suite, on the selected stores but these.
-    pub(crate) fn run(&self, suite: &Suite, left_out: &[Database]) -> Result<CommandResult> {
-        let mut arguments: Vec<String> = suite.programs.iter().map(|&word| word.to_owned()).collect();
-        arguments.push("--".to_owned());
-        for database in left_out {
-            println!("{database} is not in the turn of this commit");
-            arguments.extend(["--skip".to_owned(), format!("{database}::")]);
-        }
-        self.run_selected(&arguments)
-    }
-
-    /// Runs `cargo test` with these arguments. One run reports all failures.
-    fn run_selected(&self, arguments: &[String]) -> Result<CommandResult> {
-        let mut tests = self.command("test")?;
-        tests.arg("--no-fail-fast").args(with_deselected_skipped(self.selection, arguments));
-        if std::env::var_os(THREADS).is_none() {
-            tests.env(THREADS, (TESTS_PER_CORE * cores()).min(MOST_TESTS).to_string());
-        }
-        run(&mut tests, None)
-    }
-
-    /// Runs the examples with all features, as the tests have them: one more set of features would cost another build of the
+    /// Builds the examples with all features, as the tests have them: one more set of features would cost another build of the
     /// dependencies. Each night they run by the newcomer's command.
-    pub(crate) fn run_examples(&self) -> Result<CommandResult> {
+    pub(crate) fn build_examples(&self) -> Result<CommandResult> {
         let mut build =
             cargo(&["build", "--quiet", "--profile", "test", "--workspace", "--examples", "--all-features"]);
         self.lints.apply(&mut build)?;
-        let built = run(&mut build, None)?;
-        if !built.succeeded() {
-            return Ok(built);
-        }
+        run(&mut build, None)
+    }
+
+    /// Runs the examples that were built.
+    pub(crate) fn run_examples(&self, output: &Output) -> Result<StepResult> {
         let programs = target_dir().join("debug/examples");
         // Most of them wait for moments of real time.
-        run_examples(self.selection, &self.provided, TESTS_PER_CORE * cores(), |name| {
+        run_examples(self.selection, &self.provided, tests_at_once(), output, |name| {
             let mut example = Command::new(programs.join(name));
             example.current_dir(workspace_root());
             example
         })
+    }
+
+    /// Runs the programs of a suite, on the selected stores but these.
+    pub(crate) fn run(&self, suite: &Suite, left_out: &[Database], output: &Output) -> Result<StepResult> {
+        let mut arguments: Vec<String> = suite.programs.iter().map(|&word| word.to_owned()).collect();
+        arguments.push("--".to_owned());
+        for database in left_out {
+            output.line(&format!("{database} is not in the turn of this commit"))?;
+            arguments.extend(["--skip".to_owned(), format!("{database}::")]);
+        }
+        Ok(self.run_selected(&arguments, output)?.into())
+    }
+
+    /// Runs `cargo test` with these arguments. One run reports all failures.
+    fn run_selected(&self, arguments: &[String], output: &Output) -> Result<CommandResult> {
+        let mut tests = self.command("test")?;
+        tests.arg("--no-fail-fast").args(with_deselected_skipped(self.selection, arguments));
+        if std::env::var_os(THREADS).is_none() {
+            tests.env(THREADS, tests_at_once().to_string());
+        }
+        output.run(&mut tests, None)
     }
 
     fn command(&self, name: &str) -> Result<Command> {
@@ -142,8 +148,9 @@ pub(crate) fn all_packages(name: &str) -> Command {
     cargo(&[name, "--workspace", "--exclude", EXAMPLES_PACKAGE, "--all-features"])
 }
 
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+/// How many tests of a suite, or examples, run at the same time.
+fn tests_at_once() -> usize {
+    (TESTS_PER_CORE * thread::available_parallelism().map_or(1, usize::from)).min(MOST_TESTS)
 }
 
 /// Provides the servers while `build` runs: on a fresh machine their programs are downloaded and installed first.
@@ -162,13 +169,13 @@ fn provide_while(
 }
 
 /// Runs the demo and the examples by exactly the commands that a newcomer types, one after the other, because cargo builds one at a time.
-pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResult> {
-    let demo = run(&mut cargo(&["demo"]), Some(Duration::from_secs(15 * 60)))?;
+pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<StepResult> {
+    let demo = run(&mut cargo(&["demo"]), Some(EXAMPLE_LIMIT))?;
     if !demo.succeeded() {
-        return Ok(demo);
+        return Ok(demo.into());
     }
     let provided = provide(selection)?;
-    run_examples(selection, &provided, 1, |name| {
+    run_examples(selection, &provided, 1, &Output::Terminal, |name| {
         let mut command = cargo(&["run", "--quiet", "--example", name]);
         if WITH_FEATURES.contains(&name) {
             command.args(["--package", EXAMPLES_PACKAGE, "--features", name]);
@@ -177,34 +184,31 @@ pub(crate) fn examples_of_newcomers(selection: &Selection) -> Result<CommandResu
     })
 }
 
-/// Runs the examples, some at the same time, up to the first that fails. Prints the output of each when it ends.
+/// Runs the examples, some at the same time, and names those that failed. Prints the output of each when it ends.
 fn run_examples(
     selection: &Selection,
     provided: &Provided,
     at_once: usize,
+    output: &Output,
     command: impl Fn(&str) -> Command + Sync,
-) -> Result<CommandResult> {
+) -> Result<StepResult> {
     let is_chosen = |database| selection.chosen.contains(&database);
     let mut examples = EXAMPLES.to_vec();
     examples.extend(REDIS_EXAMPLES.into_iter().filter(|_| is_chosen(Database::Redis)));
     examples.extend(WITH_FEATURES.into_iter().filter(|name| *name != "rabbitmq" || is_chosen(Database::Rabbitmq)));
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || -> Result<()> {
         while let Some(name) = examples.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut printed = tempfile::tempfile().context("cannot make a file for the output of an example")?;
+            let printed = Output::file()?;
             let mut example = command(name);
             provided.describe_to(&mut example);
-            example.stdout(printed.try_clone()?).stderr(printed.try_clone()?);
-            let outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
-            let mut text = format!("the example `{name}`:\n").into_bytes();
-            printed.rewind()?;
-            printed.read_to_end(&mut text)?;
+            let outcome = printed.run(&mut example, Some(EXAMPLE_LIMIT))?;
+            let mut text = format!("the example `{name}`:\n{}", printed.read()?);
             if !outcome.succeeded() {
-                text.extend(format!("the example `{name}` failed: {outcome:?}\n").into_bytes());
-                *failed.lock().map_err(|_| anyhow!("another example panicked"))? = Some(outcome);
-                next.store(examples.len(), Ordering::Relaxed);
+                text.push_str(&format!("the example `{name}` failed: {outcome:?}"));
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(format!("the example `{name}`"));
             }
-            std::io::stderr().write_all(&text)?;
+            output.line(&text)?;
         }
         Ok(())
     };
@@ -212,8 +216,8 @@ fn run_examples(
         let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("an example panicked"))))
     })?;
-    let failed = failed.into_inner().map_err(|_| anyhow!("an example panicked"))?;
-    Ok(failed.unwrap_or(CommandResult::Exited(ExitStatus::default())))
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(if failed.is_empty() { StepResult::Passed } else { StepResult::Failed(failed.join(", ")) })
 }
 
 /// Checks that the demo and the examples compile with the features that a newcomer's `cargo demo` and `cargo run --example` have.
@@ -228,8 +232,10 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// Most tests wait for servers or for a moment of real time. On two cores, with two tests on each core, the tests of the stores took 217 s
 /// and those of the sweeper 224 s; with four they took 151 s and 144 s.
 const TESTS_PER_CORE: usize = 4;
-/// A test may have 14 connections to a server, and a server accepts 300.
-const MOST_TESTS: usize = 16;
+/// Two suites run at a time, a test may have 14 connections to a server, and a server accepts 300.
+const MOST_TESTS: usize = 8;
+/// A limit only ends an example that hangs.
+const EXAMPLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// The examples that need no server. Each checks its own outcome, but `quick_start`, which the README shows whole.
 const EXAMPLES: [&str; 14] = [

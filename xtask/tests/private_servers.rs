@@ -29,7 +29,7 @@ mod on_postgres {
         let fast = postgres::start()?;
         assert_eq!(fast.query("SHOW fsync")?, "off");
         assert_eq!(fast.query("SHOW synchronous_commit")?, "on");
-        assert_eq!(fast.query("SHOW max_connections")?, "200");
+        assert_eq!(fast.query("SHOW max_connections")?, "300");
         assert_eq!(fast.query("SHOW max_prepared_transactions")?, "10");
         let durable = postgres::start_with(Durability::Default)?;
         assert_eq!(durable.query("SHOW fsync")?, "on");

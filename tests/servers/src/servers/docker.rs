@@ -35,7 +35,7 @@ pub fn is_available() -> bool {
 pub fn postgres() -> Result<Container> {
     let environment = ["-e", "POSTGRES_HOST_AUTH_METHOD=trust", "-e", "POSTGRES_DB=notify"];
     let settings = "-c fsync=off -c full_page_writes=off \
-        -c max_connections=200 -c max_prepared_transactions=10";
+        -c max_connections=300 -c max_prepared_transactions=10";
     let mut container = Container::run("postgres:17", 5432, &environment, settings)?;
     container.url = format!("postgres://postgres@127.0.0.1:{}/notify", container.port(5432)?);
     // TCP on purpose: while the image sets itself up, a first server answers on the socket only.

@@ -115,7 +115,7 @@ impl Engine for Postgres {
     fn serve(&self, place: &Place, port: u16) -> Command {
         let mut command = place.command(&self.programs.folder.join("postgres"));
         command.arg("-D").arg(place.data()).arg("-k").arg(place.home()).arg("-p").arg(port.to_string());
-        let mut settings = vec!["listen_addresses=127.0.0.1", "max_connections=200", "max_prepared_transactions=10"];
+        let mut settings = vec!["listen_addresses=127.0.0.1", "max_connections=300", "max_prepared_transactions=10"];
         if self.durability == Durability::Fast {
             // `synchronous_commit` stays on: a commit still writes its log before it returns, so
             // that `kill -9` loses nothing.
