@@ -369,7 +369,9 @@ async fn main() -> Result<()> {
     let database_url = format!("sqlite://{}?mode=rwc", folder.path().join("shop.db").display());
     let (warehouse_url, deliveries) = tests::receiver().await?;
     tracing_subscriber::fmt().init();
-    let pool = Pool::<Db>::connect(&database_url).await?;
+    // A busy disk must not make a request of this visit fail.
+    let options = database_url.parse::<sqlx::sqlite::SqliteConnectOptions>()?.busy_timeout(Duration::from_secs(60));
+    let pool = Pool::<Db>::connect_with(options).await?;
     let outbox = open(pool, b"32 random bytes or more, secret!").await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?; // any free port
     let own_url = format!("http://{}", listener.local_addr()?);

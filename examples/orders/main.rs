@@ -47,6 +47,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 /// Opens the database. Every process does this at every start; tables and definition are created once.
 async fn open(database: &Path) -> Result<Outbox<Sqlite>> {
     let options = SqliteConnectOptions::new().filename(database).create_if_missing(true);
+    // Several processes write, and each commit waits for the disk, which may be busy with something else for many seconds.
+    let options = options.busy_timeout(Duration::from_secs(60));
     let outbox = Outbox::new(SqlitePool::connect_with(options).await?);
     outbox.migrate().await?;
     // Short, so that the example ends soon; a real interval would be `[5s,5m,1h,1d]`. The row in the database applies,

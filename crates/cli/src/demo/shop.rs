@@ -1,6 +1,7 @@
 //! The shop: an application in any language. It writes orders, and adds their notices by plain SQL in the same transactions.
 
 use std::path::Path;
+use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -12,7 +13,9 @@ pub(super) struct Shop {
 impl Shop {
     /// Opens the database that the program has migrated.
     pub(super) async fn open(file: &Path) -> sqlx::Result<Self> {
-        let mut database = SqliteConnectOptions::new().filename(file).connect().await?;
+        // `serve` writes, too, and each commit waits for the disk.
+        let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(60));
+        let mut database = options.connect().await?;
         database.execute("CREATE TABLE orders (id integer PRIMARY KEY, item text NOT NULL)").await?;
         Ok(Self { database })
     }
