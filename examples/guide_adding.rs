@@ -47,13 +47,13 @@ impl Handler for Partner {
 // [end]
 
 // [config]
-use solid_notify::definition::{ExposeSecret, SecretRef, read_config};
+use solid_notify::definition::{ExposeSecret, SecretRef, SecretRule, SecretRules, read_config};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CarrierConfig {
     url: String,
-    api_key: SecretRef, // "env:CARRIER_KEY" or "file:/run/secrets/carrier"
+    api_key: SecretRef, // "env:NOTIFY_SECRET_CARRIER" or "file:/run/secrets/solid-notify/carrier"
 }
 
 struct Carrier;
@@ -67,7 +67,7 @@ impl Handler for Carrier {
 
     async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
         let config: CarrierConfig = notice.config()?; // as the row is now
-        let key = config.api_key.read()?;
+        let key = notice.secret(&config.api_key).await?;
         println!("POST {} with a key of {} characters", config.url, key.expose_secret().len());
         Ok(())
     }
@@ -237,6 +237,7 @@ async fn main() -> Result<()> {
     let wrong = NotifyDef::new("ship_parcel").handler_config(config("hunter2"));
     let refused = outbox.define_if_missing(wrong.clone()).await.err().context("a literal is refused")?;
     ensure!(refused.to_string().contains("api_key: expected a reference to a secret"));
+    outbox.use_secret_rules(SecretRules::default().allow(SecretRule::new("env:PATH")?)); // what rows may use
     outbox.define_if_missing(wrong.handler_config(config("env:PATH"))).await?;
     // [end]
     let mut tx = outbox.begin().await?;

@@ -20,6 +20,7 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use serde_json::json;
 use solid_notify::channels::{Amqp, ChannelExt};
+use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::testkit::TestSweeper;
 use solid_notify::{HandClock, NotifyDef, Outbox, OutboxExt, Status, TokenKeys, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
@@ -39,6 +40,7 @@ async fn main() -> Result<()> {
     let outbox = Outbox::builder(pool).clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
     outbox.migrate().await?;
     outbox.use_token_keys(TokenKeys::new(b"32 random bytes in every process")?); // signs the tokens for replies
+    outbox.use_secret_rules(SecretRules::default().allow(SecretRule::new("env:AMQP_URL")?)); // what rows may use
 
     // [definition]
     let definition = NotifyDef::new("sync_order")

@@ -13,6 +13,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use solid_notify::channels::{ChannelExt, Webhook};
+use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::{Outbox, OutboxExt, Status, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 // [end]
@@ -32,6 +33,12 @@ async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     let outbox = Outbox::new(pool.clone());
     outbox.migrate().await?;
+    // Rows may use the secrets that the program allows them.
+    // [secret_rules]
+    let keys = SecretRule::new(&format!("file:{}/", secrets.path().display()))?; // all files below a folder
+    let keys = keys.definitions(["order_paid", "order/*"]).hosts(["127.0.0.1"]);
+    outbox.use_secret_rules(SecretRules::default().allow(SecretRule::new("env:ERP_*")?).allow(keys));
+    // [end]
     // An operator inserts the row.
     let config = serde_json::json!({
         "url": url,

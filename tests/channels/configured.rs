@@ -9,7 +9,7 @@ use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweepe
 use solid_notify_conformance::Backend;
 use tempfile::TempDir;
 use test_support::memory::MemoryBackend;
-use test_support::sending::{eventually, reaches, record};
+use test_support::sending::{allow_secrets, eventually, reaches, record};
 
 use crate::desk::log;
 
@@ -35,6 +35,7 @@ impl Configured {
     pub async fn with_row<C: Channel>(channel: C, row: NotifyDef) -> Self {
         log();
         let backend = MemoryBackend::default();
+        allow_secrets(backend.outbox(), &[]);
         let row = row.handler(C::NAME).retry_interval("[1h]").max_retry_times(5);
         backend.outbox().define_if_missing(row).await.unwrap();
         let sweeper = backend.outbox().sweeper().channel(channel).start().await.unwrap();

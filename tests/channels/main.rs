@@ -13,6 +13,7 @@ mod mail;
 mod mail_rows;
 mod receiver;
 mod recipients;
+mod secrets;
 mod send;
 mod setting_up;
 mod smtp;

@@ -2,7 +2,7 @@
 //!
 //! `tests/rules/send.rs` has the functions of the other crates, and checks that one of both files calls each function.
 
-use solid_notify::channels::{AlertChannels, Mailer};
+use solid_notify::channels::{AlertChannels, AnyNotice, Mailer, Secrets};
 use solid_notify::{Alert, Handler, Notice};
 
 fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
@@ -16,6 +16,7 @@ fn never<T>() -> T {
 fn futures_of_channels_can_be_spawned() {
     spawns(async {
         never::<Mailer>().check().await.unwrap();
+        Secrets::read(&never::<AnyNotice>(), Vec::new()).await.map(drop).unwrap();
         never::<AlertChannels>().handle(never::<Notice<Alert>>()).await.unwrap();
     });
 }

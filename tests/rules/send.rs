@@ -7,14 +7,15 @@ use std::time::Duration;
 use anyhow::Result;
 use chrono::Utc;
 use solid_notify::ack::Reply;
-use solid_notify::definition::{Definitions, DefinitionsPlan};
+use solid_notify::definition::{Definitions, DefinitionsPlan, SecretRef};
 use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::redis::{Redis, RedisOutbox};
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{
-    AnyOutbox, ConnectedOutbox, Filter, Inbox, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt,
-    ack_notice, add_notice, add_notices, nack_notice,
+    AnyOutbox, ConnectedOutbox, Filter, Inbox, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt,
+    Receipt, ack_notice, add_notice, add_notices, nack_notice,
 };
+use solid_notify_core::secret::Destination;
 use solid_notify_timed::{ClaimedTask, TimedTasks};
 
 fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
@@ -123,6 +124,16 @@ fn of_an_outbox() {
     });
 }
 
+fn of_secrets() {
+    spawns(async {
+        let (notice, reference): (Notice<i64>, SecretRef) = never();
+        notice.secret(&reference).await.unwrap();
+        notice.secret_for(&reference, "host").await.unwrap();
+        let outbox: AnyOutbox = never();
+        outbox.engine().secrets("sync", vec![reference], Destination::Unknown).await.unwrap();
+    });
+}
+
 fn of_an_operator() {
     spawns(async {
         let outbox: AnyOutbox = never();
@@ -223,18 +234,19 @@ fn of_timed_tasks() {
 #[test]
 fn futures_of_public_functions_can_be_spawned() -> Result<()> {
     // Each is compiled because it is named here.
-    let all: [fn(); 9] = [
+    let all: [fn(); 10] = [
         on_postgres,
         on_mysql,
         on_sqlite,
         on_redis,
         in_memory,
         of_an_outbox,
+        of_secrets,
         of_an_operator,
         of_a_sweeper,
         of_timed_tasks,
     ];
-    assert_eq!(all.len(), 9);
+    assert_eq!(all.len(), 10);
     let own = concat!(include_str!("send.rs"), include_str!("../channels/send.rs"));
     let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api"));
     for entry in std::fs::read_dir(folder)? {

@@ -43,7 +43,7 @@ INSERT INTO notify_def (name, handler, handler_config) VALUES ('order_paid', 'we
   "url": "https://shop.example.com/orders/{{ param.order | urlencode }}",
   "allow_hosts": ["shop.example.com"],
   "headers": { "x-shop": "{{ param.shop }}" },
-  "signing_keys": ["env:SHOP_WEBHOOK_KEY"],
+  "signing_keys": ["env:NOTIFY_SECRET_SHOP"],
   "timeout": "10s"
 }');
 -- [end]
@@ -51,7 +51,7 @@ INSERT INTO notify_def (name, handler, handler_config) VALUES ('order_paid', 'we
 -- [sms]
 INSERT INTO notify_def (name, handler, rate_limit, handler_config) VALUES ('order_sms', 'webhook', '10/1s', '{
   "url": "https://sms.example.com/v1/messages",
-  "auth": { "basic": { "user": "shop", "password": "env:SMS_PASSWORD" } },
+  "auth": { "basic": { "user": "shop", "password": "env:NOTIFY_SECRET_SMS" } },
   "body": { "form": {
     "to": "{{ param.phone }}",
     "from": "Shop",
@@ -63,7 +63,7 @@ INSERT INTO notify_def (name, handler, rate_limit, handler_config) VALUES ('orde
 
 -- [payslip]
 INSERT INTO notify_def (name, handler, handler_config) VALUES ('payslip', 'mail', '{
-  "smtp": "env:SMTP_URL",
+  "smtp": "env:NOTIFY_SECRET_SMTP",
   "from": "payroll@example.org",
   "from_name": "Payroll",
   "to": ["{{ param.email }}"],
@@ -79,7 +79,7 @@ INSERT INTO notify_def (name, handler, handler_config) VALUES ('payslip', 'mail'
 INSERT INTO notify_def (name, handler) VALUES ('leave_request', 'mail');
 INSERT INTO notify_def (name, target_of, handler_config)
 SELECT 'leave_request/managers', id, '{
-  "smtp": "env:SMTP_URL",
+  "smtp": "env:NOTIFY_SECRET_SMTP",
   "from": "hr@example.org",
   "to": ["{{ param.managers | map(attribute=''email'') }}"],
   "reply_to": ["{{ param.email }}"],
@@ -89,8 +89,8 @@ SELECT 'leave_request/managers', id, '{
 INSERT INTO notify_def (name, target_of, handler, handler_config)
 SELECT 'leave_request/team', id, 'chat', '{
   "service": "ding_talk",
-  "url": "file:/run/secrets/hr-robot-url",
-  "secret": "file:/run/secrets/hr-robot-secret",
+  "url": "file:/run/secrets/solid-notify/hr-robot-url",
+  "secret": "file:/run/secrets/solid-notify/hr-robot-secret",
   "text": "{{ param.name }} asks for {{ param.days }} days off: https://hr.example.org/leave/{{ param.id }}"
 }' FROM notify_def WHERE name = 'leave_request';
 -- [end]
@@ -128,7 +128,7 @@ INSERT INTO notify_add (name, param, delay, unique_until_ended) VALUES ('remind'
 -- [to_rabbitmq]
 INSERT INTO notify_def (name, retry_interval, max_retry_times, need_confirm, max_confirm_delay, handler, handler_config)
 VALUES ('sync_order', '5m', 2, TRUE, '1m', 'amqp', '{
-  "url": "env:AMQP_URL",
+  "url": "env:NOTIFY_SECRET_AMQP",
   "exchange": "orders",
   "routing_key": "order.{{ param.country }}",
   "reply_queue": "order-replies"
@@ -137,10 +137,10 @@ VALUES ('sync_order', '5m', 2, TRUE, '1m', 'amqp', '{
 
 -- [to_nats]
 INSERT INTO notify_def (name, handler, handler_config)
-VALUES ('ship_order', 'nats', '{"url": "env:NATS_URL", "subject": "orders.{{ param.country }}", "expected_stream": "ORDERS"}');
+VALUES ('ship_order', 'nats', '{"url": "env:NOTIFY_SECRET_NATS", "subject": "orders.{{ param.country }}", "expected_stream": "ORDERS"}');
 -- [end]
 
 -- [to_redis_streams]
 INSERT INTO notify_def (name, handler, handler_config)
-VALUES ('index_order', 'redis_stream', '{"url": "env:REDIS_URL", "stream": "orders", "maxlen": 100000}');
+VALUES ('index_order', 'redis_stream', '{"url": "env:NOTIFY_SECRET_REDIS", "stream": "orders", "maxlen": 100000}');
 -- [end]

@@ -9,6 +9,7 @@ mod reply;
 mod send;
 
 use solid_notify_core::AnyOutbox;
+use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::HandlerResult;
 use tokio::sync::watch;
 
@@ -16,8 +17,9 @@ use self::broker::Broker;
 pub use self::config::AmqpConfig;
 use self::config::Prepared;
 pub use self::replies::Replies;
-use crate::brokers::Clients;
+use crate::brokers::{Clients, Suspects};
 use crate::channel::{AnyNotice, Channel};
+use crate::secrets::Secrets;
 
 /// Publishes notices to exchanges of RabbitMQ. Definitions choose it by `handler = 'amqp'`; see [`AmqpConfig`].
 ///
@@ -40,6 +42,7 @@ use crate::channel::{AnyNotice, Channel};
 #[derive(Default)]
 pub struct Amqp {
     brokers: Clients<Broker>,
+    suspects: Suspects,
     /// A configuration with a `reply_queue` was read.
     has_read: watch::Sender<()>,
 }
@@ -74,9 +77,24 @@ impl Channel for Amqp {
         Ok(Prepared { config, broker: Default::default() })
     }
 
+    fn secrets(prepared: &Prepared) -> Vec<SecretRef> {
+        prepared.config.secrets.values().chain([&prepared.config.url]).cloned().collect()
+    }
+
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
-        let message = send::message(&prepared.config, notice)?;
-        let link = Broker::of(&self.brokers, &prepared.broker, &prepared.config.url)?.link().await?;
-        send::publish(&link, message, notice).await
+        let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
+        let message = send::message(config, notice, &secrets)?;
+        let broker = Broker::of(&self.brokers, &prepared.broker, &config.url, secrets.get(&config.url)?)?;
+        secrets.check_host(broker.host(), &Self::secrets(prepared))?;
+        let key = notice.idempotency_key();
+        if self.suspects.take(&key) {
+            return broker.alone(async |link| send::publish(&link, message, notice).await?).await?;
+        }
+        let link = broker.link().await?;
+        match send::publish(&link, message, notice).await {
+            Ok(result) => result,
+            Err(error) if link.lost_by_a_message(&error) => self.suspects.hand_back(key),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! What the channels to brokers share: one client for each URL, and its connection.
+//! What the channels to brokers share: one client for each URL, its connection, and the notices that must not use it next time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use std::{fmt, io};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
+use solid_notify_sweeper::{Failure, HandlerResult};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// How long connecting may take, with TLS and signing in.
@@ -16,6 +18,64 @@ const TIME_TO_CONNECT: Duration = Duration::from_secs(30);
 
 /// Minimum time from one failed try to connect to the next.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many notices [`Suspects`] remembers. Of more, some are handed back once more.
+const SUSPECTS: usize = 10_000;
+
+/// How many connections for one message each a client has at the same time.
+const ALONE: usize = 4;
+
+/// The notices, by idempotency key, whose messages were under way when a broker closed the connection because of one message. It
+/// is not known which of them it was. Each is sent once more on a connection of its own, where it can only hurt itself.
+#[derive(Default)]
+pub(crate) struct Suspects(Mutex<HashSet<String>>);
+
+impl Suspects {
+    /// Returns whether this notice was noted, and forgets it.
+    pub(crate) fn take(&self, key: &str) -> bool {
+        let mut keys = self.0.lock();
+        !keys.is_empty() && keys.remove(key)
+    }
+
+    /// Notes a notice, and returns its result: it is handed back, and counts no try.
+    pub(crate) fn hand_back(&self, key: String) -> HandlerResult {
+        let mut keys = self.0.lock();
+        if keys.len() >= SUSPECTS {
+            keys.clear();
+        }
+        keys.insert(key);
+        Err(Failure::hand_back(Duration::ZERO))
+    }
+}
+
+/// The places of connections for one message each.
+pub(crate) struct Alone(Semaphore);
+
+impl Default for Alone {
+    fn default() -> Self {
+        Self(Semaphore::new(ALONE))
+    }
+}
+
+impl Alone {
+    /// Uses a connection that `connect` makes.
+    ///
+    /// # Errors
+    /// Why it could not be made.
+    pub(crate) async fn with<T, E>(
+        &self,
+        connect: impl Future<Output = Result<T, E>>,
+        send: impl AsyncFnOnce(T) -> HandlerResult,
+    ) -> Result<HandlerResult, Unconnected<E>> {
+        // The semaphore is never closed.
+        let _place = self.0.acquire().await;
+        match tokio::time::timeout(TIME_TO_CONNECT, connect).await {
+            Ok(Ok(connection)) => Ok(send(connection).await),
+            Ok(Err(error)) => Err(Unconnected::Refused(Arc::new(error))),
+            Err(_) => Err(Unconnected::Late(Arc::new(io::ErrorKind::TimedOut.into()))),
+        }
+    }
+}
 
 /// The clients of a channel by URL and credentials. A client lives as long as a configuration uses it.
 pub(crate) struct Clients<T>(Mutex<HashMap<String, Weak<T>>>);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use solid_notify_core::definition::read_config;
+use solid_notify_core::definition::{SecretRef, read_config};
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice, SweeperBuilder};
 
 /// A notice as channels get it: they do not know the type of its parameter.
@@ -72,6 +72,12 @@ pub trait Channel: Send + Sync + 'static {
     /// # Errors
     /// A text that names the fields, what is wrong, and what would be right.
     fn prepare(&self, config: Self::Config) -> Result<Self::Prepared, String>;
+
+    /// Returns the secrets that a configuration names. A definition waits, where the program does not let its rows use one of them
+    /// ([`AnyOutbox::use_secret_rules`](solid_notify_core::AnyOutbox::use_secret_rules)). The default has none.
+    fn secrets(_prepared: &Self::Prepared) -> Vec<SecretRef> {
+        Vec::new()
+    }
 
     /// Delivers one notice, and reports the response of the receiver by [`Notice::set_response`].
     fn send(&self, prepared: &Self::Prepared, notice: &AnyNotice) -> impl Future<Output = HandlerResult> + Send;
@@ -166,6 +172,10 @@ impl<C: Channel> Handler for ReadyChannel<C> {
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
         self.prepare(handler_config).map(drop)
+    }
+
+    fn secrets(&self, handler_config: Option<&str>) -> Vec<SecretRef> {
+        self.prepare(handler_config).map(|prepared| C::secrets(&prepared)).unwrap_or_default()
     }
 
     async fn handle(&self, notice: AnyNotice) -> HandlerResult {

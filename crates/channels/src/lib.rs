@@ -62,6 +62,7 @@ mod mail;
 mod nats;
 #[cfg(feature = "redis-streams")]
 mod redis_streams;
+mod secrets;
 pub mod template;
 #[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]
 mod tls;
@@ -81,5 +82,6 @@ pub use mail::{Mail, Mailer, MailerBuilder};
 pub use nats::{Nats, NatsConfig};
 #[cfg(feature = "redis-streams")]
 pub use redis_streams::{RedisStreams, RedisStreamsConfig};
+pub use secrets::Secrets;
 #[cfg(feature = "plain-webhook")]
 pub use webhook::{Webhook, WebhookBuilder, WebhookConfig};

@@ -53,6 +53,11 @@ pub struct Mailer {
 }
 
 impl Mailer {
+    /// Returns the name or the address of the server.
+    fn host(&self) -> &str {
+        &self.settings.host
+    }
+
     /// Signs in at the server and disconnects, so that a program finds a wrong setting at its start and not with the first
     /// alert.
     ///

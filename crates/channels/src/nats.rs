@@ -4,12 +4,15 @@ mod config;
 mod send;
 mod server;
 
+use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::HandlerResult;
 
 pub use self::config::NatsConfig;
+use self::send::Published;
 use self::server::Server;
-use crate::brokers::{Clients, Current};
+use crate::brokers::{Clients, Current, Suspects};
 use crate::channel::{AnyNotice, Channel};
+use crate::secrets::Secrets;
 
 /// Publishes notices to subjects that a stream of NATS JetStream stores. Definitions choose it by `handler = 'nats'`; see
 /// [`NatsConfig`].
@@ -19,6 +22,7 @@ use crate::channel::{AnyNotice, Channel};
 #[derive(Default)]
 pub struct Nats {
     servers: Clients<Server>,
+    suspects: Suspects,
 }
 
 impl Nats {
@@ -44,9 +48,24 @@ impl Channel for Nats {
         Ok(Prepared { config, server: Default::default() })
     }
 
+    fn secrets(Prepared { config, .. }: &Prepared) -> Vec<SecretRef> {
+        config.secrets.values().chain([&config.url]).chain(&config.credentials).cloned().collect()
+    }
+
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
-        let message = send::message(&prepared.config, notice)?;
-        let link = Server::of(&self.servers, &prepared.server, &prepared.config)?.link().await?;
-        send::publish(&link, message, notice).await
+        let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
+        let message = send::message(&prepared.config, notice, &secrets)?;
+        let server = Server::of(&self.servers, &prepared.server, &prepared.config, &secrets)?;
+        for host in server.hosts() {
+            secrets.check_host(host, &Self::secrets(prepared))?;
+        }
+        let key = notice.idempotency_key();
+        if self.suspects.take(&key) {
+            return server.alone(async |link| send::publish(&link, message, notice).await.alone()).await?;
+        }
+        match send::publish(&server.link().await?, message, notice).await {
+            Published::Ended(result) => result,
+            Published::Refused => self.suspects.hand_back(key),
+        }
     }
 }

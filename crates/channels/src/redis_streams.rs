@@ -6,13 +6,14 @@ mod send;
 use std::sync::Arc;
 
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::ExposeSecret;
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_redis_connection::{Error, Redis};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 pub use self::config::RedisStreamsConfig;
 use crate::brokers::{Clients, Connecting, Current, Unconnected};
 use crate::channel::{AnyNotice, Channel};
+use crate::secrets::Secrets;
 
 /// Appends notices to Redis streams. Definitions choose it by `handler = 'redis_stream'`; see [`RedisStreamsConfig`].
 ///
@@ -39,9 +40,11 @@ impl RedisStreams {
         Self::default()
     }
 
-    async fn connection(&self, prepared: &Prepared) -> Result<Redis, Failure> {
-        let url = prepared.config.url.read()?;
-        let url = url.expose_secret();
+    async fn connection(&self, prepared: &Prepared, secrets: &Secrets<'_>) -> Result<Redis, Failure> {
+        let url = secrets.get(&prepared.config.url)?.expose_secret();
+        for host in hosts(url) {
+            secrets.check_host(&host, &Self::secrets(prepared))?;
+        }
         let make = || Ok(Server { connecting: Connecting::default() });
         let server: Arc<Server> = prepared.server.client(&self.servers, url, make)?;
         // Whether the server may delete old streams is the operator's choice.
@@ -66,9 +69,23 @@ impl Channel for RedisStreams {
         Ok(Prepared { config, server: Default::default() })
     }
 
+    fn secrets(prepared: &Prepared) -> Vec<SecretRef> {
+        prepared.config.secrets.values().chain([&prepared.config.url]).cloned().collect()
+    }
+
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
-        let entry = send::entry(&prepared.config, notice)?;
-        let redis = self.connection(prepared).await?;
+        let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
+        let entry = send::entry(&prepared.config, notice, &secrets)?;
+        let redis = self.connection(prepared, &secrets).await?;
         send::append(redis, entry, notice).await
     }
+}
+
+/// Returns the hosts of the nodes of a URL; those of a cluster are separated by commas.
+fn hosts(url: &str) -> impl Iterator<Item = String> {
+    let nodes = url.split(',').map(|node| redis::IntoConnectionInfo::into_connection_info(node.trim()));
+    nodes.map(|node| match node.as_ref().map(redis::ConnectionInfo::addr) {
+        Ok(redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. }) => host.clone(),
+        _ => String::new(),
+    })
 }

@@ -21,6 +21,7 @@ use solid_notify_sweeper::Failure;
 
 use crate::channel::AnyNotice;
 use crate::field::parsed;
+use crate::secrets::Secrets;
 use output::Bounded;
 
 /// The steps that one rendering may take, so that a loop over a large parameter ends.
@@ -247,22 +248,22 @@ struct NoticeValues<'a> {
 }
 
 impl Values {
-    /// Reads the values of a notice. `ack_token`: the token for the receiver, where it is to ack.
+    /// Reads the values of a notice. `ack_token`: the token for the receiver, where it is to ack. `names`: what templates call the secrets.
     ///
     /// # Errors
-    /// A secret that cannot be read.
+    /// A parameter that is not JSON.
     pub fn new(
         notice: &AnyNotice,
         ack_token: Option<String>,
-        secrets: &BTreeMap<String, SecretRef>,
+        (names, secrets): (&BTreeMap<String, SecretRef>, &Secrets<'_>),
     ) -> Result<Self, Failure> {
         let param: serde_json::Value = serde_json::from_str(notice.raw_param())
             .map_err(|_| Failure::retry("the parameter is not JSON").class(ErrorClass::Invalid))?;
         let (mut shown, mut read) = (BTreeMap::new(), Vec::new());
-        for (name, reference) in secrets {
-            let secret = reference.read()?;
+        for (name, reference) in names {
+            let secret = secrets.get(reference)?;
             shown.insert(name, secret.expose_secret().to_owned());
-            read.push(secret);
+            read.push(secret.clone());
         }
         let about = NoticeValues {
             id: notice.id(),
@@ -280,6 +281,14 @@ impl Values {
             secrets => Value::from(Serde(&shown)),
         };
         Ok(Self { all, secrets: read })
+    }
+
+    /// Returns the same values with other secrets in place of the right ones, to see whether a text depends on them.
+    #[cfg(feature = "plain-webhook")]
+    pub fn with_other_secrets(&self, names: &BTreeMap<String, SecretRef>) -> Self {
+        let others: BTreeMap<&String, &str> = names.keys().map(|name| (name, "other")).collect();
+        let all = minijinja::context! { secrets => Value::from(Serde(&others)), ..self.all.clone() };
+        Self { all, secrets: Vec::new() }
     }
 
     /// Returns the secrets, to be removed from what is shown of a response.

@@ -23,7 +23,7 @@ use std::fmt;
 use chrono::Utc;
 use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use solid_notify_core::definition::ExposeSecret;
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
@@ -31,6 +31,7 @@ pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
+use crate::secrets::Secrets;
 use auth::{Auth, Authorization, OAuth2, TokenCache, Tokens};
 use client::{Network, TlsClient, TlsFiles};
 pub use prepared::Prepared;
@@ -83,6 +84,12 @@ impl Channel for Webhook {
         Ok(Prepared { config, url, tls, token })
     }
 
+    fn secrets(prepared: &Prepared) -> Vec<SecretRef> {
+        let config = &prepared.config;
+        let of_auth = config.auth.as_ref().map(|auth| auth.secret().clone());
+        config.sent_secrets().into_iter().chain(of_auth).collect()
+    }
+
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let timeout = prepared.config.timeout.0;
         match tokio::time::timeout(timeout, self.deliver(prepared, notice)).await {
@@ -98,26 +105,28 @@ impl Channel for Webhook {
 impl Webhook {
     async fn deliver(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let config = &prepared.config;
-        let request = Request::new(prepared, notice)?;
+        let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
+        let request = Request::new(prepared, notice, &secrets)?;
+        secrets.check_host(request.url.host_str().unwrap_or_default(), &config.sent_secrets())?;
         let addresses = &self.network.addresses;
         addresses
             .check_host(request.url.host())
             .map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
         let client = match (&prepared.tls, &config.tls) {
-            (Some(kept), Some(files)) => &kept.get(&self.network, files)?,
+            (Some(kept), Some(files)) => &kept.get(&self.network, files, &secrets)?,
             _ => &self.client,
         };
-        let tokens = Tokens { cache: prepared.token.as_deref(), client };
+        let tokens = Tokens { cache: prepared.token.as_deref(), client, secrets: &secrets };
         let mut authorization = match &config.auth {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
         };
-        let mut response = self.exchange(prepared, &request, client, authorization.as_ref()).await?;
+        let mut response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
         if response.status() == 401
             && let Some(auth) = config.auth.as_ref().filter(|auth| auth.is_renewable())
         {
             authorization = Some(auth.authorization(&tokens, authorization.as_ref()).await?);
-            response = self.exchange(prepared, &request, client, authorization.as_ref()).await?;
+            response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
         }
         let status = response.status().as_u16();
         // The time-out may end this while the body is read, so the status is reported before.
@@ -125,9 +134,9 @@ impl Webhook {
         let limit = config.max_response_bytes;
         let body = receive::body(&mut response, limit).await;
         let body = body.map_err(|error| receive::unanswered("the receiver", error))?;
-        let mut secrets = request.secrets;
-        secrets.extend(authorization.into_iter().flat_map(|used| used.secrets));
-        notice.set_response(receive::kept(status, &body, limit, &secrets));
+        let mut hidden = request.secrets;
+        hidden.extend(authorization.into_iter().flat_map(|used| used.secrets));
+        notice.set_response(receive::kept(status, &body, limit, &hidden));
         receive::judged(status, response.headers(), config.success.iter().any(|pattern| pattern.contains(status)))
     }
 
@@ -136,7 +145,7 @@ impl Webhook {
         &self,
         prepared: &Prepared,
         request: &Request<'_>,
-        client: &Client,
+        Tokens { client, secrets, .. }: &Tokens<'_>,
         authorization: Option<&Authorization>,
     ) -> Result<reqwest::Response, Failure> {
         let config = &prepared.config;
@@ -144,7 +153,7 @@ impl Webhook {
         headers.insert("webhook-timestamp", seconds.into());
         if !config.signing_keys.is_empty() {
             let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-            let signature = sign::signatures(&config.signing_keys, id, seconds, request.body.as_bytes())?;
+            let signature = sign::signatures(&config.signing_keys, secrets, (id, seconds), request.body.as_bytes())?;
             headers.insert("webhook-signature", HeaderValue::try_from(signature).map_err(Failure::retry)?);
         }
         if let Some(authorization) = authorization {

@@ -57,7 +57,7 @@ impl Context {
         let Some(reference) = &self.password else { return Ok(self.url.clone()) };
         let wrong = |problem: String| Failure::invalid(format!("context {name:?}: {problem}"));
         let mut url = Url::parse(&self.url).map_err(|error| wrong(format!("its URL cannot be read: {error}")))?;
-        let secret = reference.read().map_err(|error| wrong(error.to_string()))?;
+        let secret = reference.read_unrestricted().map_err(|error| wrong(error.to_string()))?;
         let set = url.set_password(Some(secret.expose_secret().trim_end_matches(['\r', '\n'])));
         set.map_err(|()| wrong("a URL of this scheme has no password".to_owned()))?;
         Ok(url.into())

@@ -9,12 +9,14 @@ use chrono::{DateTime, Utc};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::blocking::Blocking;
 use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
 use crate::definition::{InForce, NotifyDef, Problem, in_force};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
+use crate::secret::{Destination, SecretError, SecretRef, SecretRules, SecretString};
 use crate::store::Stores;
 use crate::token::{AckToken, TokenKeys};
 
@@ -29,6 +31,8 @@ pub struct Engine {
     token_keys: RwLock<Option<TokenKeys>>,
     param_cipher: RwLock<Option<Arc<dyn ParamCipher>>>,
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
+    secret_rules: RwLock<Arc<SecretRules>>,
+    blocking: Blocking,
 }
 
 /// The check of a handler for the column `handler_config`; its error says what is wrong, where, and what would be right.
@@ -48,6 +52,8 @@ impl Engine {
             token_keys: RwLock::default(),
             param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
+            secret_rules: RwLock::default(),
+            blocking: Blocking::default(),
         }
     }
 
@@ -183,6 +189,44 @@ impl Engine {
             }
         }
         Err(failed)
+    }
+
+    /// Sets which secrets rows may use. Sweepers of this process then read the definitions again, which may have waited for it.
+    pub fn set_secret_rules(&self, rules: SecretRules) {
+        *self.secret_rules.write() = Arc::new(rules);
+        self.edited();
+    }
+
+    /// Returns which secrets rows may use.
+    pub fn secret_rules(&self) -> Arc<SecretRules> {
+        Arc::clone(&self.secret_rules.read())
+    }
+
+    /// Reads secrets that the row of a definition names, files on a thread that may block.
+    ///
+    /// # Errors
+    /// [`SecretError`] for the first one that the row may not use, or that cannot be read.
+    pub async fn secrets(
+        &self,
+        definition: &str,
+        references: Vec<SecretRef>,
+        to: Destination<'_>,
+    ) -> std::result::Result<Vec<SecretString>, SecretError> {
+        let rules = self.secret_rules();
+        let allowing = |one: SecretRef| rules.allowing(definition, &one, to).map(|allowing| (one, allowing));
+        let allowed: Vec<_> = references.into_iter().map(allowing).collect::<std::result::Result<_, _>>()?;
+        if allowed.iter().all(|(one, _)| one.is_variable()) {
+            return allowed.iter().map(|(one, _)| one.read_unrestricted()).collect();
+        }
+        let first = allowed.first().map(|(one, _)| one.clone());
+        let read = move || allowed.iter().map(|(one, allowing)| rules.read(one, allowing)).collect();
+        let result = self.blocking.run(definition, move || Ok(read())).await;
+        result.unwrap_or_else(|error| first.map_or(Ok(Vec::new()), |first| Err(first.failed(error))))
+    }
+
+    /// Returns what runs calls that may block a thread.
+    pub fn blocking(&self) -> &Blocking {
+        &self.blocking
     }
 
     /// Signs an ack token, valid for `valid`.

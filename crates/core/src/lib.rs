@@ -1,5 +1,5 @@
 //! The part of solid-notify that a process which *adds* notices needs: the model, definitions, the retry
-//! language, the transitions, the traits of a [`store`] and [`add_notice`]. It does no input or output.
+//! language, the transitions, the traits of a [`store`] and [`add_notice`]. It does no input or output, but reading secrets.
 //!
 //! Sending is left to `solid-notify-sweeper`, the stores to `solid-notify-sql` and `solid-notify-redis`. Users name the crate
 //! `solid-notify`, which re-exports all of them.
@@ -12,6 +12,8 @@ pub mod add;
 mod alarm;
 pub mod alert;
 mod audit;
+#[doc(hidden)]
+pub mod blocking;
 pub mod built_in;
 pub mod cipher;
 mod class;
@@ -39,6 +41,7 @@ pub mod param_keys;
 mod redacted;
 mod response;
 pub mod retry;
+pub mod secret;
 pub mod store;
 pub mod test_mark;
 pub mod token;

@@ -14,6 +14,7 @@ use crate::definition::{APPLICATION, ColumnValue, InForce, NotifyDef, Problem, i
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
+use crate::secret::SecretRules;
 use crate::store::{Edit, Edited, NODE_LIVES, SeenNode};
 use crate::token::{AckToken, TokenKeys};
 
@@ -212,6 +213,12 @@ impl AnyOutbox {
     /// Sets the secrets of ack tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
         self.engine.set_token_keys(keys);
+    }
+
+    /// Sets which secrets the rows of definitions may use, for the sweepers and channels of this outbox. Without this call it is
+    /// [`SecretRules::default`]. Call it at the start.
+    pub fn use_secret_rules(&self, rules: SecretRules) {
+        self.engine.set_secret_rules(rules);
     }
 
     /// Sets the cipher for the parameters of definitions that have `encrypt_param`: notices added through this outbox are encrypted, and

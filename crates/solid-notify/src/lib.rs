@@ -66,8 +66,8 @@ pub mod cipher {
 pub mod definition {
     pub use solid_notify_core::definition::{
         AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, ExposeSecret, FileProblem, KeepHistory, MASKED,
-        Mask, MissedTicks, NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SecretError, SecretRef,
-        SecretString, SendWindow, TargetFilter, read_config,
+        Mask, MissedTicks, NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SecretError, SecretRef, SecretRule,
+        SecretRules, SecretString, SendWindow, TargetFilter, WrongSecretPattern, read_config,
     };
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};

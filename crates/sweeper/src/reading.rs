@@ -10,7 +10,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Edit, SendLimits};
 
 use crate::alerts::recipients;
-use crate::definitions::{Definition, Definitions};
+use crate::definitions::{Definition, Definitions, Own};
 use crate::worker::Worker;
 
 impl Worker {
@@ -67,8 +67,9 @@ impl Worker {
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let before = self.definitions();
         let are_new = are_new(&before, &rows);
-        let has_cipher = self.outbox.engine().param_cipher().is_some();
-        self.known.read(rows, paused, &limits, self.moment(), has_cipher);
+        let engine = self.outbox.engine();
+        let own = Own { has_cipher: engine.param_cipher().is_some(), secrets: engine.secret_rules() };
+        self.known.read(rows, paused, &limits, self.moment(), own);
         let definitions = self.definitions();
         check_changed(&before, &definitions, self.outbox.engine().has_token_keys());
         if !definitions.refused().eq(before.refused()) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use solid_notify_core::built_in::is_built_in;
-use solid_notify_core::definition::Step;
+use solid_notify_core::definition::{SecretRef, Step};
 use solid_notify_core::{AnyOutbox, StoreError};
 
 use crate::handlers::erased::AnyHandler;
@@ -215,6 +215,10 @@ impl AnyHandler for Failing {
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
         self.handler.check(handler_config)
+    }
+
+    fn secrets(&self, handler_config: Option<&str>) -> Vec<SecretRef> {
+        self.handler.secrets(handler_config)
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {

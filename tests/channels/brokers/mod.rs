@@ -15,7 +15,7 @@ use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper, TokenKey
 use tempfile::NamedTempFile;
 use test_servers::servers::Server;
 use test_support::log::Log;
-use test_support::sending::eventually;
+use test_support::sending::{allow_secrets, eventually};
 
 /// A sweeper with one channel.
 pub struct Sending {
@@ -42,6 +42,7 @@ impl Sending {
     /// The same over an outbox that has no keys for ack tokens, unless the caller has set them.
     pub async fn without_token_keys<C: Channel>(outbox: MemoryOutbox, channel: C, url: &str) -> Self {
         Log::start();
+        allow_secrets(&outbox, &[]);
         let sweeper = outbox.sweeper().channel(channel).start().await.unwrap();
         let mut file = NamedTempFile::new().unwrap();
         writeln!(file, "{url}").unwrap();
@@ -130,6 +131,17 @@ impl Sending {
                 assert!(began.elapsed() < Duration::from_secs(120), "notice {id}: {notice:?}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
+        }
+    }
+}
+
+impl Sending {
+    /// Waits until all have succeeded, and checks that none of them failed before.
+    pub async fn lost_no_try(&self, ids: &[i64]) {
+        self.all_succeed(ids).await;
+        for id in ids {
+            let notice = self.find(*id).await;
+            assert!(notice.failures == 0 && notice.errors.is_empty(), "{:?}", notice.errors);
         }
     }
 }

@@ -10,6 +10,8 @@ use solid_notify::channels::Nats;
 use solid_notify::{NotifyDef, Status};
 use test_servers::servers::{Ending, nats};
 use test_support::databases::server_url;
+use test_support::proxy::{Proxy, Weather};
+use test_support::sending::eventually;
 use tokio::task::spawn_blocking;
 
 use super::{Sending, signal};
@@ -149,5 +151,58 @@ async fn private_nats_that_restarts_and_hangs_loses_nothing() {
         seen.insert(message.headers.get("Nats-Msg-Id").expect("an id").to_string());
     }
     assert_eq!(seen.len(), ids.len(), "each notice arrived");
+    sending.sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn subject_that_fits_into_no_line_fails_its_own_notice_alone() {
+    let url = server_url("NATS_URL");
+    let (context, stream, name) = stream(&url, |_| ()).await;
+    let sending = Sending::start(Nats::new(), &url).await;
+    sending.define("bad", json!({ "subject": format!("{name}.{{{{ param }}}}") })).await;
+    sending.define("good", json!({ "subject": format!("{name}.x") })).await;
+    let (mut bad, mut good) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        bad.push(sending.add("bad", json!("x".repeat(5_000))).await);
+        good.extend(sending.add_many("good", 20).await);
+    }
+    let fitting = sending.add("bad", json!("x".repeat(3_800))).await;
+    for id in bad {
+        let (class, message, _) = sending.fails(id).await;
+        assert!(class == "invalid" && message.contains("subject") && !message.contains("xxx"), "{class}: {message}");
+    }
+    sending.reaches(fitting, Status::Succeeded).await;
+    sending.lost_no_try(&good).await;
+    assert_eq!(messages(&stream).await, u64::try_from(good.len()).unwrap() + 1);
+    context.delete_stream(&name).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
+    let url = server_url("NATS_URL");
+    let (context, _, name) = stream(&url, |_| ()).await;
+    let proxy = Proxy::start(url.strip_prefix("nats://").unwrap().parse().unwrap(), || ()).await;
+    let sending = Sending::start(Nats::new(), &format!("nats://127.0.0.1:{}", proxy.port)).await;
+    sending.define("order", json!({ "subject": format!("{name}.x") })).await;
+    let first = sending.add("order", json!(1)).await;
+    sending.reaches(first, Status::Succeeded).await;
+    proxy.set(Weather::Stall);
+    let ids = sending.add_many("order", 20).await;
+    let under_way = async || {
+        let mut sent = 0;
+        for id in &ids {
+            sent += usize::from(sending.find(*id).await.status == Status::Sending);
+        }
+        sent == ids.len()
+    };
+    eventually("all are under way", under_way).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    proxy.struck();
+    proxy.set(Weather::Refuse(b"-ERR 'maximum control line exceeded'\r\n"));
+    eventually("the connection is closed", async || proxy.struck() > 0).await;
+    proxy.set(Weather::Fair);
+    sending.lost_no_try(&ids).await;
+    assert!(proxy.accepted() > ids.len(), "each was sent again on a connection of its own");
+    context.delete_stream(&name).await.unwrap();
     sending.sweeper.shutdown().await;
 }

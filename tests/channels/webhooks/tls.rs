@@ -67,9 +67,10 @@ async fn file_that_is_no_certificate_is_named_and_not_shown() {
     let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
     let wrong = secret(&files, "wrong.pem", "hunter2");
     let path = wrong.trim_start_matches("file:");
+    let missing = files.path().join("missing");
     for (tls, problem) in [
         (json!({ "ca_file": path }), "tls.ca_file"),
-        (json!({ "ca_file": "/no/such/file" }), "tls.ca_file: cannot read /no/such/file"),
+        (json!({ "ca_file": missing }), "cannot read the secret \"file:/"),
         (json!({ "certificate": wrong, "key": wrong }), "`certificate` and `key` are no certificate"),
     ] {
         let failed = sender.send(json!({ "url": "https://localhost:1/", "tls": tls }), &json!(1)).await;

@@ -38,6 +38,8 @@ pub enum Weather {
     HalfOpen,
     /// This fraction of the answers is lost, each with its connection.
     Lossy(f64),
+    /// Each open connection gets these bytes as the server's last answer, and is closed. No other byte passes.
+    Refuse(&'static [u8]),
 }
 
 /// A proxy on a port of its own.
@@ -112,7 +114,8 @@ async fn connect(
     // One that is made while others hang is not affected.
     weather.mark_unchanged();
     let (before_asks, before_answers) = (Gate::new(&weather, &struck), Gate::new(&weather, &struck));
-    let mut forecast = weather.clone();
+    let (mut forecast, mut refusal) = (weather.clone(), weather.clone());
+    let mut refused = None;
     let asks = |chunk: &mut [u8]| {
         wire.asks(chunk);
         true
@@ -122,7 +125,18 @@ async fn connect(
         () = pass(&mut from_client, &mut to_server, before_asks, asks) => false,
         () = pass(&mut from_server, &mut to_client, before_answers, answers) => false,
         () = turns_half_open(&mut forecast) => true,
+        last = refuses(&mut refusal) => {
+            refused = Some(last);
+            false
+        }
     };
+    if let Some(last) = refused {
+        struck.fetch_add(1, Ordering::Relaxed);
+        // The client may have gone. It is left a moment to answer, as a server does.
+        let _ = to_client.write_all(last).await;
+        let discard = async { while let Ok(1..) = from_client.read(&mut [0; 4096]).await {} };
+        let _ = tokio::time::timeout(Duration::from_millis(200), discard).await;
+    }
     // Where one side has ended, both are closed.
     if hangs {
         struck.fetch_add(1, Ordering::Relaxed);
@@ -146,6 +160,17 @@ async fn turns_half_open(weather: &mut watch::Receiver<Weather>) {
     }
 }
 
+async fn refuses(forecast: &mut watch::Receiver<Weather>) -> &'static [u8] {
+    loop {
+        if forecast.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if let Weather::Refuse(last) = *forecast.borrow_and_update() {
+            return last;
+        }
+    }
+}
+
 fn is_lost(struck: &AtomicUsize, weather: Weather) -> bool {
     let lost = matches!(weather, Weather::Lossy(part) if fastrand::f64() < part);
     struck.fetch_add(usize::from(lost), Ordering::Relaxed);
@@ -161,11 +186,12 @@ impl Gate {
     }
 
     async fn opens(&mut self) {
-        let stalls = *self.0.borrow() == Weather::Stall;
+        let holds = |weather: &Weather| matches!(weather, Weather::Stall | Weather::Refuse(_));
+        let stalls = holds(&self.0.borrow());
         if stalls {
             self.1.fetch_add(1, Ordering::Relaxed);
             // An error means that the proxy is gone, and with it the stall.
-            let _ = self.0.wait_for(|weather| *weather != Weather::Stall).await;
+            let _ = self.0.wait_for(|weather| !holds(weather)).await;
         }
     }
 }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use solid_notify_conformance::Backend;
+use solid_notify_core::definition::{SecretRule, SecretRules};
 use solid_notify_core::outbox::Updated;
 use solid_notify_core::store::{Edit, Edited};
-use solid_notify_core::{NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify_core::{AnyOutbox, NewNotice, NoticeRecord, NotifyDef, Status};
 use solid_notify_sweeper::{Failure, Notice};
 use tokio::sync::Semaphore;
 
 /// The deadline of a wait for work that other tasks do in real time. It only ends a test that hangs, so it says nothing about how long
 /// the work takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until `condition` holds: for work that other tasks do in real time.
 pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
@@ -23,6 +24,14 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}: it hangs, after {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// Lets rows use files in the folder for temporary files as secrets, and these variables.
+pub fn allow_secrets(outbox: &AnyOutbox, variables: &[&str]) {
+    let files = format!("file:{}/", std::env::temp_dir().display());
+    let names = variables.iter().map(|name| format!("env:{name}"));
+    let rules = names.chain([files]).map(|pattern| SecretRule::new(&pattern).unwrap());
+    outbox.use_secret_rules(rules.fold(SecretRules::default(), SecretRules::allow));
 }
 
 /// The arguments of handler calls, in order.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lapin::uri::AMQPUri;
-use solid_notify_core::definition::{ExposeSecret, SecretRef};
-use solid_notify_sweeper::Failure;
+use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
+use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::link::Link;
-use crate::brokers::{Clients, Connecting, Current, Unconnected};
+use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
 
 /// After two intervals without a byte from the broker the connection is lost.
 const HEARTBEAT_SECONDS: u16 = 10;
@@ -16,15 +16,20 @@ const HEARTBEAT_SECONDS: u16 = 10;
 pub(super) struct Broker {
     uri: AMQPUri,
     connecting: Connecting<Arc<Link>, lapin::Error>,
+    alone: Alone,
 }
 
 impl Broker {
-    /// Returns the broker that a reference to a URL names.
+    /// Returns the broker of a URL. `url`: the reference to it.
     ///
     /// # Errors
-    /// The URL cannot be read.
-    pub(super) fn of(clients: &Clients<Self>, current: &Current<Self>, url: &SecretRef) -> Result<Arc<Self>, Failure> {
-        let secret = url.read()?;
+    /// The secret is no URL of a broker.
+    pub(super) fn of(
+        clients: &Clients<Self>,
+        current: &Current<Self>,
+        url: &SecretRef,
+        secret: &SecretString,
+    ) -> Result<Arc<Self>, Failure> {
         let text = secret.expose_secret();
         current
             .client(clients, text, || Self::new(text))
@@ -39,12 +44,25 @@ impl Broker {
             uri.authority.host = host.to_owned();
         }
         uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECONDS));
-        Ok(Self { uri, connecting: Connecting::default() })
+        Ok(Self { uri, connecting: Connecting::default(), alone: Alone::default() })
+    }
+
+    /// Returns the name or the address of its host.
+    pub(super) fn host(&self) -> &str {
+        &self.uri.authority.host
     }
 
     /// Returns the connection, once it is made.
     pub(super) async fn link(&self) -> Result<Arc<Link>, Unconnected<lapin::Error>> {
         self.connecting.get(|link| link.is_connected(), || Link::open(self.uri.clone())).await
+    }
+
+    /// Uses a connection for one message.
+    pub(super) async fn alone(
+        &self,
+        send: impl AsyncFnOnce(Arc<Link>) -> HandlerResult,
+    ) -> Result<HandlerResult, Unconnected<lapin::Error>> {
+        self.alone.with(Link::open(self.uri.clone()), send).await
     }
 }
 

@@ -5,13 +5,14 @@
 //! would fail, and the returned one would count as delivered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::tcp::{AMQPUriTcpExt, OwnedTLSConfig};
 use lapin::types::ShortString;
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Event};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::dispatcher::{Dispatch, set_default};
@@ -32,6 +33,8 @@ pub(super) struct Link {
     idle: Mutex<Vec<Channel>>,
     /// Why the broker has blocked the connection, while it has.
     blocked: watch::Receiver<Option<String>>,
+    /// The broker has closed the connection because of what it got.
+    is_refused: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -45,10 +48,15 @@ impl Link {
         let properties = ConnectionProperties::default().with_connection_name("solid-notify".into());
         let connection = Connection::connector(uri, runtime, connect, properties).await?;
         let (block, blocked) = watch::channel(None);
-        let mut events = connection.events_listener();
+        let (mut events, is_refused) = (connection.events_listener(), Arc::<AtomicBool>::default());
+        let refused = Arc::clone(&is_refused);
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
+                    Event::Error(error) if is_refusal(&error) => {
+                        tracing::warn!(%error, "the broker has closed a connection because of a message");
+                        refused.store(true, Ordering::Relaxed);
+                    }
                     Event::ConnectionBlocked(reason) => {
                         tracing::warn!(reason, "the broker has blocked a connection: it takes no messages");
                         block.send_replace(Some(reason));
@@ -61,12 +69,26 @@ impl Link {
                 }
             }
         });
-        Ok(Arc::new(Self { connection, idle: Mutex::default(), blocked }))
+        Ok(Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused }))
     }
 
     /// Returns false after a loss.
     pub(super) fn is_connected(&self) -> bool {
         self.connection.status().connected()
+    }
+
+    /// Returns whether the error of a message may be the fault of another one, because of which the broker has closed the connection.
+    pub(super) fn lost_by_a_message(&self, error: &lapin::Error) -> bool {
+        let lost = matches!(
+            error.kind(),
+            ErrorKind::InvalidConnectionState(_) | ErrorKind::InvalidChannelState(..) | ErrorKind::IOError(_)
+        );
+        is_refusal(error) || (lost && self.is_refused.load(Ordering::Relaxed))
+    }
+
+    /// Returns the largest frame that the broker takes, in bytes.
+    pub(super) fn frame_max(&self) -> u32 {
+        self.connection.configuration().frame_max()
     }
 
     /// Why the broker has blocked the connection, while it has.
@@ -105,6 +127,12 @@ impl Link {
     fn pop_idle(&self) -> Option<Channel> {
         self.idle.lock().pop()
     }
+}
+
+/// Returns whether an error says that the broker has closed the connection because of what it got: the codes of AMQP 0-9-1 for frames and
+/// methods that it does not take. Another code concerns one channel, or an operator closed the connection.
+fn is_refusal(error: &lapin::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ProtocolError(reply) if matches!(reply.get_id(), 501..=505 | 530 | 540 | 541))
 }
 
 /// Keeps events of the client's own thread out of the log. It logs each returned message, with its body and the token for the ack.

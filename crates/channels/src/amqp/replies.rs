@@ -13,6 +13,7 @@ use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, Basi
 use lapin::types::FieldTable;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
+use solid_notify_core::secret::Destination;
 use solid_notify_core::{AnyOutbox, NotifyDef};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -70,12 +71,18 @@ async fn receive(outbox: AnyOutbox, mut has_read: watch::Receiver<()>) {
         match outbox.definitions().await {
             Ok(definitions) => {
                 let rows = in_force(definitions.into_iter().map(|definition| definition.row).collect());
-                let sources: BTreeMap<Source, SecretRef> = rows.iter().filter_map(|row| source(&row.row)).collect();
+                let rules = outbox.engine().secret_rules();
+                let may = |(_, (definition, url)): &(Source, (String, SecretRef))| {
+                    rules.check(definition, url, Destination::Later).is_ok()
+                };
+                let sources: BTreeMap<Source, (String, SecretRef)> =
+                    rows.iter().filter_map(|row| source(&row.row)).filter(may).collect();
                 consumers.retain(|source, _| sources.contains_key(source));
-                for (source, url) in sources {
+                for (source, (definition, url)) in sources {
                     let queue = source.1.clone();
                     consumers.entry(source).or_insert_with(|| {
-                        let consumer = Consumer { outbox: outbox.clone(), clients: Arc::clone(&clients), url, queue };
+                        let consumer =
+                            Consumer { outbox: outbox.clone(), clients: Arc::clone(&clients), definition, url, queue };
                         Running(tokio::spawn(consumer.run()))
                     });
                 }
@@ -92,20 +99,22 @@ async fn receive(outbox: AnyOutbox, mut has_read: watch::Receiver<()>) {
     }
 }
 
-/// Returns where the replies to a definition's messages come from.
-fn source(row: &NotifyDef) -> Option<(Source, SecretRef)> {
+/// Returns where the replies to a definition's messages come from, and its name.
+fn source(row: &NotifyDef) -> Option<(Source, (String, SecretRef))> {
     if row.handler_name() != NAME {
         return None;
     }
     // A mistake is reported where the row is used.
     let config: AmqpConfig = read_config(row.handler_config.as_deref()).ok()?;
-    Some(((config.url.to_string(), config.reply_queue?), config.url))
+    Some(((config.url.to_string(), config.reply_queue?), (row.name.clone(), config.url)))
 }
 
 /// The consumer of a queue.
 struct Consumer {
     outbox: AnyOutbox,
     clients: Arc<Clients<Broker>>,
+    /// One of those that may use the URL.
+    definition: String,
     url: SecretRef,
     queue: Name,
 }
@@ -128,7 +137,13 @@ impl Consumer {
 
     /// Consumes until the connection or the queue is lost.
     async fn consume(&self, broker: &Current<Broker>, wait: &mut Duration) -> Result<(), BoxError> {
-        let broker = Broker::of(&self.clients, broker, &self.url).map_err(|failure| failure.error().to_string())?;
+        let secrets =
+            self.outbox.engine().secrets(&self.definition, vec![self.url.clone()], Destination::Later).await?;
+        let url = secrets.first().ok_or("no URL was read")?;
+        let broker = Broker::of(&self.clients, broker, &self.url, url);
+        let broker = broker.map_err(|failure| failure.error().to_string())?;
+        let rules = self.outbox.engine().secret_rules();
+        rules.check(&self.definition, &self.url, Destination::Host(broker.host()))?;
         let channel = broker.link().await?.channel().await?;
         channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let (queue, options) = (self.queue.short()?, BasicConsumeOptions::default());

@@ -9,12 +9,13 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use super::config::{AmqpConfig, TEST, short};
 use super::link::{Link, Message};
 use crate::channel::{AnyNotice, ack_token};
+use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
 /// Makes the message of a notice.
-pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice) -> Result<Message, Failure> {
+pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice, secrets: &Secrets<'_>) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), &config.secrets)?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut properties = BasicProperties::default()
         .with_message_id(own(&notice.idempotency_key())?)
         .with_timestamp(u64::try_from(notice.created().timestamp()).unwrap_or_default())
@@ -63,12 +64,18 @@ fn rendered(template: &Template, field: &str, values: &Values) -> Result<ShortSt
 }
 
 /// Publishes a message. The broker's confirmation is the delivery.
-pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> HandlerResult {
+///
+/// # Errors
+/// The connection or its channel failed.
+pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> lapin::Result<HandlerResult> {
+    if let Err(problem) = fits(&message.properties, link.frame_max()) {
+        return Ok(Err(Failure::retry(problem).class(ErrorClass::Invalid)));
+    }
     let mut blocked = link.blocked();
     let reason = blocked.borrow().clone();
     if let Some(reason) = reason {
         let error = format!("the broker takes no messages until it has memory or disk space again: {reason}");
-        return Err(Failure::retry(error).class(ErrorClass::Unavailable));
+        return Ok(Err(Failure::retry(error).class(ErrorClass::Unavailable)));
     }
     let publishing = link.publish(message);
     tokio::pin!(publishing);
@@ -81,7 +88,39 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
             publishing.await
         }
     };
-    result(confirmation?, notice)
+    Ok(result(confirmation?, notice))
+}
+
+/// Checks that properties and headers fit into one frame. They cannot be divided, and a broker answers a larger one by closing the connection,
+/// which other definitions use, too.
+fn fits(properties: &BasicProperties, frame: u32) -> Result<(), String> {
+    /// The frame, the class, the length of the body, flags, and fields of fixed size; rounded up.
+    const REST: usize = 100;
+    let texts = [
+        properties.content_type(),
+        properties.correlation_id(),
+        properties.reply_to(),
+        properties.expiration(),
+        properties.message_id(),
+    ];
+    let texts: usize = texts.into_iter().flatten().map(|text| 1 + text.as_str().len()).sum();
+    let headers = properties.headers().iter().flat_map(|headers| headers.inner());
+    let headers: usize = headers.map(|(name, value)| 2 + name.as_str().len() + encoded(value)).sum();
+    let (bytes, most) = (texts + headers, usize::try_from(frame).unwrap_or(usize::MAX).saturating_sub(REST));
+    if bytes > most {
+        return Err(format!(
+            "handler_config: headers: with the properties they have {bytes} bytes, and the broker takes {most}; large values belong into the body"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns how many bytes a value of [`message`] has behind its type.
+fn encoded(value: &AMQPValue) -> usize {
+    match value {
+        AMQPValue::LongString(text) => 4 + text.as_bytes().len(),
+        _ => 1,
+    }
 }
 
 fn result(confirmation: Confirmation, notice: &AnyNotice) -> HandlerResult {

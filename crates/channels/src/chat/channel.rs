@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Client;
+use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
@@ -12,6 +12,7 @@ use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, client};
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
+use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
 /// The channel `chat`: posts a notice to a group in Slack, DingTalk, Feishu or WeCom, as the column `handler_config` says.
@@ -99,12 +100,20 @@ impl Channel for Chat {
         Ok(PreparedChat { config, client: self.client.clone()? })
     }
 
+    fn secrets(prepared: &PreparedChat) -> Vec<SecretRef> {
+        prepared.config.all_secrets()
+    }
+
     async fn send(&self, PreparedChat { config, client }: &PreparedChat, notice: &AnyNotice) -> HandlerResult {
-        let values = Values::new(notice, ack_token_if_keys(notice)?, &config.secrets)?;
+        let secrets = Secrets::read(notice, config.all_secrets()).await?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
         let text = config.text.render("text", &values)?;
         let text = marked(text, notice);
-        let group = config.group()?.hiding(values.secrets());
+        let group = config.group(&secrets)?.hiding(values.secrets());
         group.check()?;
+        let url = Url::parse(secrets.get(&config.url)?.expose_secret()).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        secrets.check_host(host, &config.all_secrets())?;
         let (response, result) = group.send(client, &text).await;
         if let Some(response) = response {
             notice.set_response(response);
@@ -114,11 +123,15 @@ impl Channel for Chat {
 }
 
 impl ChatConfig {
-    /// Returns the group with its secrets as they are now.
-    fn group(&self) -> Result<NamedChat, Failure> {
-        let url = self.url.read()?.expose_secret().to_owned();
-        let secret = self.secret.as_ref().map(SecretRef::read).transpose()?;
-        let secret = secret.as_ref().map(ExposeSecret::expose_secret);
+    fn all_secrets(&self) -> Vec<SecretRef> {
+        self.secrets.values().chain([&self.url]).chain(&self.secret).cloned().collect()
+    }
+
+    /// Returns the group with its secrets.
+    fn group(&self, secrets: &Secrets<'_>) -> Result<NamedChat, Failure> {
+        let url = secrets.get(&self.url)?.expose_secret().to_owned();
+        let secret = self.secret.as_ref().map(|secret| secrets.get(secret)).transpose()?;
+        let secret = secret.map(ExposeSecret::expose_secret);
         Ok(match self.service {
             Service::Slack => named("slack", Slack::new(url)),
             Service::WeCom => named("we_com", WeCom::new(url)),

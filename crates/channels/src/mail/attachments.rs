@@ -1,17 +1,17 @@
 //! The contents of attachments: Base64 and text of the parameter, and files below the folder that the program allows.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use solid_notify_core::ErrorClass;
+use solid_notify_core::secret::read_below;
 use solid_notify_sweeper::Failure;
-use tokio::task::spawn_blocking;
 
 use super::config::AttachmentConfig;
 use super::message::Attached;
+use crate::channel::AnyNotice;
 use crate::template::Values;
 
 /// What a program allows attachments.
@@ -27,6 +27,7 @@ pub(super) async fn read(
     configs: &[AttachmentConfig],
     values: &Values,
     limits: &Limits,
+    notice: &AnyNotice,
 ) -> Result<Vec<Attached>, Failure> {
     let mut left = limits.bytes;
     let mut files = Vec::with_capacity(configs.len());
@@ -44,7 +45,8 @@ pub(super) async fn read(
                 .map_err(|_| invalid(format!("handler_config: {} gives no Base64", field("base64"))))?
         } else if let (Some(path), Some(folder)) = (&config.file, &limits.folder) {
             let (path, folder) = (path.render(&field("file"), values)?, folder.clone());
-            spawn_blocking(move || file(&folder, &path, left)).await.map_err(Failure::retry)??
+            let read = move || Ok(file(&folder, &path, left));
+            notice.outbox().engine().blocking().run(notice.definition(), read).await??
         } else if let Some(text) = &config.content {
             text.render_within(left, &field("content"), values)?.into_bytes()
         } else {
@@ -71,23 +73,14 @@ fn file(folder: &Path, path: &str, limit: usize) -> Result<Vec<u8>, Failure> {
         return Err(outside());
     }
     let failed = |error: std::io::Error| {
-        let class = if error.kind() == ErrorKind::NotFound { ErrorClass::NotFound } else { ErrorClass::Unavailable };
+        let class = match error.kind() {
+            ErrorKind::NotFound => ErrorClass::NotFound,
+            ErrorKind::InvalidInput => ErrorClass::Invalid,
+            _ => ErrorClass::Unavailable,
+        };
         Failure::retry(format!("cannot read the attachment {path:?}: {error}")).class(class)
     };
-    // The names are followed first, because a link below the folder may lead out of it.
-    let folder = folder.canonicalize().map_err(failed)?;
-    let real = folder.join(path).canonicalize().map_err(failed)?;
-    if !real.starts_with(&folder) {
-        return Err(outside());
-    }
-    // The opening of a pipe would wait.
-    if !real.metadata().map_err(failed)?.is_file() {
-        return Err(invalid(format!("the attachment {path:?} is no file")));
-    }
-    let mut content = Vec::new();
-    let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(real).map_err(failed)?.take(limit).read_to_end(&mut content).map_err(failed)?;
-    Ok(content)
+    read_below(folder, &folder.join(path), limit).map_err(failed)?.ok_or_else(outside)
 }
 
 #[cfg(test)]
@@ -120,7 +113,7 @@ mod tests {
             assert!(error.contains("is not below the folder"), "{path}: {error}");
         }
         for (path, expected) in
-            [("sub", "is no file"), ("missing", "cannot read the attachment \"missing\""), ("a\0b", "cannot read")]
+            [("sub", "no regular file"), ("missing", "cannot read the attachment \"missing\""), ("a\0b", "cannot read")]
         {
             let error = file(&folder, path, 100).unwrap_err().error().to_string();
             assert!(error.contains(expected), "{path:?}: {error}");

@@ -7,7 +7,7 @@ use lettre::message::Mailbox;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HandlerResult, Response};
 
 use super::attachments::{self, Limits};
@@ -17,6 +17,7 @@ use super::{Mailer, mailbox, mailboxes};
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
+use crate::secrets::Secrets;
 use crate::template::{Addresses, Template, Values};
 
 /// Servers need accept no more in one mail (RFC 5321, 4.5.3.1.8).
@@ -95,14 +96,20 @@ impl Channel for Mail {
         Ok(PreparedMail { config, mailer: Mutex::default() })
     }
 
+    fn secrets(prepared: &PreparedMail) -> Vec<SecretRef> {
+        prepared.config.secrets.values().chain(&prepared.config.smtp).cloned().collect()
+    }
+
     async fn send(&self, prepared: &PreparedMail, notice: &AnyNotice) -> HandlerResult {
-        let values = Values::new(notice, ack_token_if_keys(notice)?, &prepared.config.secrets)?;
-        let (mut letter, mut errors) = self.letter(&prepared.config, &values).await?;
+        let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
+        let (mut letter, mut errors) = self.letter(config, &values, notice).await?;
         letter.subject = marked(letter.subject, notice);
         let mailer = match &self.mailer {
             Some(mailer) if prepared.config.smtp.is_none() => mailer.clone(),
-            _ => prepared.mailer(letter.from.as_ref())?,
+            _ => prepared.mailer(letter.from.as_ref(), &secrets)?,
         };
+        secrets.check_host(mailer.host(), config.secrets.values().chain(&config.smtp))?;
         let progress = Progress::of(notice, fingerprint);
         let left: Vec<Address> = letter.recipients().filter(|to| !progress.has(to.as_ref())).cloned().collect();
         if left.is_empty() {
@@ -143,7 +150,12 @@ fn fingerprint(notice: &AnyNotice, address: &str) -> String {
 
 impl Mail {
     /// Returns the letter, and an error for each recipient that is no address.
-    async fn letter(&self, config: &MailConfig, values: &Values) -> Result<(Letter, Vec<ChannelError>), Failure> {
+    async fn letter(
+        &self,
+        config: &MailConfig,
+        values: &Values,
+        notice: &AnyNotice,
+    ) -> Result<(Letter, Vec<ChannelError>), Failure> {
         let from = sender(config, values)?;
         let read = |field: &str, templates: &[Template<Addresses>]| {
             let mut texts = Vec::new();
@@ -187,7 +199,7 @@ impl Mail {
             subject: config.subject.render("subject", values)?,
             text: render("text", &config.text)?,
             html: config.html.as_ref().map(|html| html.render("html", values)).transpose()?,
-            attachments: attachments::read(&config.attachments, values, &self.limits).await?,
+            attachments: attachments::read(&config.attachments, values, &self.limits, notice).await?,
         };
         Ok((letter, errors))
     }
@@ -212,18 +224,18 @@ fn sender(config: &MailConfig, values: &Values) -> Result<Option<Mailbox>, Failu
 
 impl PreparedMail {
     /// Returns the mailer of the URL as it is now.
-    fn mailer(&self, from: Option<&Mailbox>) -> Result<Mailer, Failure> {
+    fn mailer(&self, from: Option<&Mailbox>, secrets: &Secrets<'_>) -> Result<Mailer, Failure> {
         let (Some(smtp), Some(from)) = (&self.config.smtp, from) else {
             // Not reachable: a configuration without a server or its sender is refused.
             return Err(invalid("`smtp` or `from` is missing"));
         };
-        let url = smtp.read()?;
+        let url = secrets.get(smtp)?;
         let mut kept = self.mailer.lock();
         if let Some((_, mailer)) = kept.as_ref().filter(|(known, _)| known.expose_secret() == url.expose_secret()) {
             return Ok(mailer.clone());
         }
         let mailer = Mailer::from_url(url.expose_secret())?.from(from.email.to_string()).build()?;
-        *kept = Some((url, mailer.clone()));
+        *kept = Some((url.clone(), mailer.clone()));
         Ok(mailer)
     }
 }

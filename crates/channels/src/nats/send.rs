@@ -4,14 +4,17 @@ use std::error::Error;
 use std::str::FromStr;
 
 use async_nats::header::{NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use async_nats::jetstream::context::PublishError;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
 use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::config::{NatsConfig, TEST};
-use super::server::Link;
+use super::server::{Link, Loss};
 use crate::channel::{AnyNotice, ack_token};
+use crate::secrets::Secrets;
 use crate::template::Values;
 
 /// The header with the token, where the receiver must ack.
@@ -25,9 +28,9 @@ pub(super) struct Message {
 }
 
 /// Makes the message of a notice.
-pub(super) fn message(config: &NatsConfig, notice: &AnyNotice) -> Result<Message, Failure> {
+pub(super) fn message(config: &NatsConfig, notice: &AnyNotice, secrets: &Secrets<'_>) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), &config.secrets)?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
         let field = format!("headers.{}", name.0);
@@ -65,8 +68,39 @@ fn insert(headers: &mut HeaderMap, name: impl AsRef<str>, value: &str) -> Result
     Ok(())
 }
 
+/// What became of a message.
+pub(super) enum Published {
+    Ended(HandlerResult),
+    /// The server has closed the connection because of a message: of this one, or of another one on it.
+    Refused,
+}
+
+impl Published {
+    /// Returns the result of a message that was alone on its connection.
+    pub(super) fn alone(self) -> HandlerResult {
+        match self {
+            Self::Ended(result) => result,
+            Self::Refused => {
+                let error = "the server closed the connection because of this message";
+                Err(Failure::retry(error).class(ErrorClass::Invalid))
+            }
+        }
+    }
+}
+
+/// How many bytes the line before a message may have: the usual limit of a server, which says it to no client.
+const LINE: usize = 4096;
+
+/// What the line has beside the subject: the subject of the acknowledgement, lengths, blanks; rounded up.
+const REST: usize = 196;
+
 /// Publishes a message. The acknowledgement of the stream is the delivery.
-pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> HandlerResult {
+pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> Published {
+    if message.subject.len() > LINE - REST {
+        let (has, most) = (message.subject.len(), LINE - REST);
+        let error = format!("handler_config: subject: it has {has} bytes, and the server takes {most}");
+        return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Invalid)));
+    }
     let mut lost = link.lost.subscribe();
     let publishing = async {
         let acknowledged =
@@ -77,10 +111,17 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
         biased;
         acknowledged = publishing => acknowledged,
         Ok(()) = lost.changed() => {
+            if *lost.borrow() == Loss::Refused {
+                return Published::Refused;
+            }
             let error = "the connection was lost before the stream acknowledged the message";
-            return Err(Failure::retry(error).class(ErrorClass::Network));
+            return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network)));
         }
     };
+    Published::Ended(result(acknowledged, notice))
+}
+
+fn result(acknowledged: Result<PublishAck, PublishError>, notice: &AnyNotice) -> HandlerResult {
     match acknowledged {
         Ok(ack) => {
             let status = if ack.duplicate { "duplicate" } else { "stored" };

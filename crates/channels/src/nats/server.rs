@@ -1,16 +1,18 @@
 //! [`Server`]: the client of one URL, which all definitions share. It reconnects by itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::{ConnectError, ConnectOptions, Event, ServerAddr};
+use async_nats::{ConnectError, ConnectOptions, Event, ServerAddr, ServerError};
 use solid_notify_core::definition::ExposeSecret;
-use solid_notify_sweeper::Failure;
+use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::watch;
 
 use super::config::NatsConfig;
-use crate::brokers::{Clients, Connecting, Current, Unconnected};
+use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
+use crate::secrets::Secrets;
 
 /// After two intervals without an answer of the server the connection is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,6 +25,15 @@ pub(super) struct Server {
     addresses: Vec<ServerAddr>,
     options: ConnectOptions,
     connecting: Connecting<Link, ConnectError>,
+    alone: Alone,
+}
+
+/// How a connection was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    Network,
+    /// The server has closed it because of what it got.
+    Refused,
 }
 
 /// A client.
@@ -30,22 +41,23 @@ pub(super) struct Server {
 pub(super) struct Link {
     pub(super) context: Context,
     /// Changes when the connection is lost. Then no acknowledgement comes any more for what was published before.
-    pub(super) lost: Arc<watch::Sender<()>>,
+    pub(super) lost: Arc<watch::Sender<Loss>>,
 }
 
 impl Server {
     /// Returns the servers that a configuration names.
     ///
     /// # Errors
-    /// The URL or the credentials cannot be read.
+    /// The secrets are no URL and no credentials.
     pub(super) fn of(
         servers: &Clients<Self>,
         current: &Current<Self>,
         config: &NatsConfig,
+        secrets: &Secrets<'_>,
     ) -> Result<Arc<Self>, Failure> {
-        let url = config.url.read()?;
-        let credentials = config.credentials.as_ref().map(|secret| secret.read()).transpose()?;
-        let (url, credentials) = (url.expose_secret(), credentials.as_ref().map(|text| text.expose_secret()));
+        let url = secrets.get(&config.url)?;
+        let credentials = config.credentials.as_ref().map(|secret| secrets.get(secret)).transpose()?;
+        let (url, credentials) = (url.expose_secret(), credentials.map(|text| text.expose_secret()));
         let make = || Self::new(url, credentials);
         current
             .client(servers, &format!("{url}\n{}", credentials.unwrap_or_default()), make)
@@ -69,25 +81,46 @@ impl Server {
         if let Some(credentials) = credentials {
             options = options.credentials(credentials).map_err(|_| "they are no credentials file of JWT and NKey")?;
         }
-        Ok(Self { addresses, options, connecting: Connecting::default() })
+        Ok(Self { addresses, options, connecting: Connecting::default(), alone: Alone::default() })
+    }
+
+    /// Returns the names or addresses of the hosts.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.addresses.iter().map(ServerAddr::host)
     }
 
     /// Returns the client, once it has connected for the first time.
     pub(super) async fn link(&self) -> Result<Link, Unconnected<ConnectError>> {
         self.connecting.get(|_| true, || connect(self.addresses.clone(), self.options.clone())).await
     }
+
+    /// Uses a connection for one message.
+    pub(super) async fn alone(
+        &self,
+        send: impl AsyncFnOnce(Link) -> HandlerResult,
+    ) -> Result<HandlerResult, Unconnected<ConnectError>> {
+        self.alone.with(connect(self.addresses.clone(), self.options.clone()), send).await
+    }
 }
 
 async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<Link, ConnectError> {
-    let lost = Arc::new(watch::Sender::new(()));
-    let report = Arc::clone(&lost);
+    let lost = Arc::new(watch::Sender::new(Loss::Network));
+    let (report, is_refused) = (Arc::clone(&lost), Arc::new(AtomicBool::new(false)));
     let options = options.event_callback(move |event| {
-        let report = Arc::clone(&report);
+        let (report, is_refused) = (Arc::clone(&report), Arc::clone(&is_refused));
         async move {
             match event {
+                // The server reports a missing right, too, and keeps the connection.
+                Event::ServerError(ServerError::Other(error))
+                    if !error.to_lowercase().contains("permissions violation") =>
+                {
+                    tracing::warn!(error, "NATS refuses what it got");
+                    is_refused.store(true, Ordering::Relaxed);
+                }
                 Event::Disconnected => {
                     tracing::warn!("the connection to NATS is lost");
-                    report.send_replace(());
+                    let is_refused = is_refused.swap(false, Ordering::Relaxed);
+                    report.send_replace(if is_refused { Loss::Refused } else { Loss::Network });
                 }
                 Event::Connected => tracing::info!("connected to NATS"),
                 _ => {}

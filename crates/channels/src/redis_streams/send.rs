@@ -7,12 +7,17 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::config::{OWN_FIELDS, RedisStreamsConfig};
 use crate::channel::{AnyNotice, ack_token};
+use crate::secrets::Secrets;
 use crate::template::Values;
 
 /// Makes the arguments of `XADD`.
-pub(super) fn entry(config: &RedisStreamsConfig, notice: &AnyNotice) -> Result<Vec<String>, Failure> {
+pub(super) fn entry(
+    config: &RedisStreamsConfig,
+    notice: &AnyNotice,
+    secrets: &Secrets<'_>,
+) -> Result<Vec<String>, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), &config.secrets)?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut arguments = vec![config.stream.render("stream", &values)?];
     if let Some(length) = config.maxlen {
         arguments.extend(["MAXLEN".to_owned(), "~".to_owned(), length.to_string()]);

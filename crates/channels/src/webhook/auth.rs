@@ -9,13 +9,14 @@ use reqwest::{Client, RequestBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HttpStatus};
 use tokio::sync::Mutex;
 
 use super::client::Reference;
 use super::fields::{Endpoint, SecretShape};
 use super::receive;
+use crate::secrets::Secrets;
 
 /// How the receiver recognises the sender: one of these.
 #[derive(Deserialize, JsonSchema)]
@@ -100,13 +101,21 @@ impl Auth {
         used: Option<&Authorization>,
     ) -> Result<Authorization, Failure> {
         match self {
-            Self::Bearer(token) => Ok(Authorization::bearer(token.0.read()?)),
+            Self::Bearer(token) => Ok(Authorization::bearer(tokens.secrets.get(&token.0)?.clone())),
             Self::Basic(Basic { user, password }) => {
-                let password = password.0.read()?;
+                let password = tokens.secrets.get(&password.0)?.clone();
                 let encoded = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
                 Ok(Authorization { header: format!("Basic {encoded}").into(), secrets: vec![password, encoded.into()] })
             }
             Self::OAuth2(client) => client.token(tokens, used).await.map(Authorization::bearer),
+        }
+    }
+
+    /// Returns its secret.
+    pub(super) fn secret(&self) -> &SecretRef {
+        match self {
+            Self::Bearer(Reference(secret)) | Self::Basic(Basic { password: Reference(secret), .. }) => secret,
+            Self::OAuth2(client) => &client.client_secret.0,
         }
     }
 
@@ -131,6 +140,7 @@ pub(super) struct TokenCache(Mutex<Option<Token>>);
 pub(super) struct Tokens<'a> {
     pub(super) cache: Option<&'a TokenCache>,
     pub(super) client: &'a Client,
+    pub(super) secrets: &'a Secrets<'a>,
 }
 
 /// The longest response of a token endpoint, in bytes.
@@ -173,7 +183,7 @@ impl OAuth2 {
 
     async fn fetch(&self, tokens: &Tokens<'_>) -> Result<Token, Failure> {
         let failed = |problem: &str| Failure::retry(format!("the token endpoint {problem}"));
-        let response = self.request(tokens.client)?.send().await;
+        let response = self.request(tokens)?.send().await;
         let mut response = response.map_err(|error| receive::unanswered("the token endpoint", error))?;
         let status = response.status().as_u16();
         let body = receive::body(&mut response, LONGEST_RESPONSE).await;
@@ -196,8 +206,9 @@ impl OAuth2 {
         Ok(Token { text: granted.access_token.into(), until })
     }
 
-    fn request(&self, client: &Client) -> Result<RequestBuilder, Failure> {
-        let secret = self.client_secret.0.read()?;
+    fn request(&self, tokens: &Tokens<'_>) -> Result<RequestBuilder, Failure> {
+        let secret = tokens.secrets.get(&self.client_secret.0)?;
+        tokens.secrets.check_host(self.token_url.0.host_str().unwrap_or_default(), [&self.client_secret.0])?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "client_credentials");
         for (name, value) in [("scope", &self.scope), ("audience", &self.audience)] {
@@ -205,7 +216,7 @@ impl OAuth2 {
                 form.append_pair(name, value);
             }
         }
-        let mut request = client.post(self.token_url.0.clone()).header(ACCEPT, "application/json");
+        let mut request = tokens.client.post(self.token_url.0.clone()).header(ACCEPT, "application/json");
         match self.credentials {
             Credentials::Header => {
                 // RFC 6749, 2.3.1: both are encoded as in a form before they become user and password.

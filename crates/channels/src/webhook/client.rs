@@ -15,6 +15,7 @@ use solid_notify_sweeper::Failure;
 
 use super::address::{Addresses, Checked};
 use super::fields::SecretShape;
+use crate::secrets::Secrets;
 use crate::tls::{HAS_TLS, WITHOUT_TLS};
 
 /// How long a connection may take, TLS included.
@@ -85,7 +86,7 @@ pub(super) struct TlsFiles {
     #[serde(default)]
     #[schemars(with = "Option<SecretShape>")]
     key: Option<Reference>,
-    /// A file with more certificates of authorities, PEM, beside those of the operating system.
+    /// A file with more certificates of authorities, PEM, beside those of the operating system. The program must let rows use it, as a secret.
     ca_file: Option<PathBuf>,
 }
 
@@ -101,6 +102,12 @@ impl Hash for Reference {
 }
 
 impl TlsFiles {
+    /// Returns all files, as references.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = SecretRef> {
+        let certificate = [&self.certificate, &self.key].into_iter().flatten().map(|part| part.0.clone());
+        certificate.chain(self.ca_file.as_ref().map(SecretRef::file))
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if !HAS_TLS {
             return Err(format!("tls: {WITHOUT_TLS}"));
@@ -120,20 +127,18 @@ impl TlsFiles {
 pub(super) struct TlsClient(Mutex<Option<(u64, Client)>>);
 
 impl TlsClient {
-    /// Reads the files, and returns the client that uses them: a new one when their content has changed.
+    /// Returns the client that uses them: a new one when their content has changed.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no PEM. No error contains a private key.
-    pub(super) fn get(&self, network: &Network, files: &TlsFiles) -> Result<Client, Failure> {
+    /// A file that is no PEM. No error contains a private key.
+    pub(super) fn get(&self, network: &Network, files: &TlsFiles, secrets: &Secrets<'_>) -> Result<Client, Failure> {
         let mut identity = Vec::new();
         for part in [&files.certificate, &files.key].into_iter().flatten() {
-            identity.extend_from_slice(part.0.read()?.expose_secret().as_bytes());
+            identity.extend_from_slice(secrets.get(&part.0)?.expose_secret().as_bytes());
             identity.push(b'\n');
         }
         let authorities = match &files.ca_file {
-            Some(file) => Some(std::fs::read(file).map_err(|error| {
-                Failure::retry(format!("handler_config: tls.ca_file: cannot read {}: {error}", file.display()))
-            })?),
+            Some(file) => Some(secrets.get(&SecretRef::file(file))?.expose_secret().as_bytes()),
             None => None,
         };
         let mut hasher = DefaultHasher::new();
@@ -143,7 +148,7 @@ impl TlsClient {
         if let Some((_, client)) = kept.as_ref().filter(|(of, _)| *of == content) {
             return Ok(client.clone());
         }
-        let builder = with_certificates(network.builder(), &identity, authorities.as_deref())?;
+        let builder = with_certificates(network.builder(), &identity, authorities)?;
         let client = builder.build().map_err(|error| {
             Failure::retry(format!("handler_config: tls: these certificates cannot be used: {}", error.without_url()))
         })?;

@@ -187,6 +187,13 @@ impl WebhookConfig {
     }
 
     /// Returns whether the URL's host is among those that the configuration lists.
+    /// Returns the secrets that are used with the receiver; that of OAuth 2 goes to the token endpoint.
+    pub(super) fn sent_secrets(&self) -> Vec<SecretRef> {
+        let auth = self.auth.as_ref().filter(|auth| !auth.is_renewable()).map(|auth| auth.secret().clone());
+        let tls = self.tls.iter().flat_map(TlsFiles::secrets);
+        self.secrets.values().chain(&self.signing_keys).cloned().chain(auth).chain(tls).collect()
+    }
+
     pub(super) fn allows(&self, url: &reqwest::Url) -> bool {
         self.allow_hosts.is_empty() || self.allow_hosts.iter().any(|pattern| pattern.allows(url))
     }

@@ -17,6 +17,7 @@ use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
 use super::prepared::Prepared;
 use crate::channel::{AnyNotice, ack_token_if_keys};
+use crate::secrets::Secrets;
 use crate::template::{Escape, OUTPUT_LIMIT, Template, Values};
 
 /// A request without what depends on the time and on the token of the receiver.
@@ -37,11 +38,15 @@ impl<'a> Request<'a> {
     /// # Errors
     /// A template that cannot be filled in, a URL or a header that is none, a body that is too long: of the class `invalid`, because the
     /// same parameter fails again. No error contains a value.
-    pub(super) fn new(prepared: &'a Prepared, notice: &'a AnyNotice) -> Result<Self, Failure> {
+    pub(super) fn new(
+        prepared: &'a Prepared,
+        notice: &'a AnyNotice,
+        secrets: &'a Secrets<'a>,
+    ) -> Result<Self, Failure> {
         let config = &prepared.config;
         let filling = Filling {
             notice,
-            secrets: &config.secrets,
+            secrets: (&config.secrets, secrets),
             ack_token: ack_token_if_keys(notice)?,
             values: OnceCell::new(),
         };
@@ -79,7 +84,7 @@ impl<'a> Request<'a> {
 /// Fills in templates. The values are read when the first template needs them.
 struct Filling<'a> {
     notice: &'a AnyNotice,
-    secrets: &'a BTreeMap<String, SecretRef>,
+    secrets: (&'a BTreeMap<String, SecretRef>, &'a Secrets<'a>),
     ack_token: Option<String>,
     values: OnceCell<Values>,
 }
@@ -98,14 +103,15 @@ impl Filling<'_> {
         if template.is_constant() {
             return Ok(template.source().into());
         }
-        let values = match self.values.get() {
-            Some(values) => values,
-            None => {
-                let values = Values::new(self.notice, self.ack_token.clone(), self.secrets)?;
-                self.values.get_or_init(|| values)
-            }
-        };
-        template.render_within(limit, field, values).map(Cow::Owned)
+        template.render_within(limit, field, self.values()?).map(Cow::Owned)
+    }
+
+    fn values(&self) -> Result<&Values, Failure> {
+        if let Some(values) = self.values.get() {
+            return Ok(values);
+        }
+        let values = Values::new(self.notice, self.ack_token.clone(), self.secrets)?;
+        Ok(self.values.get_or_init(|| values))
     }
 }
 
@@ -120,6 +126,14 @@ fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure
     let url = endpoint(&text).map_err(|problem| failed(&problem))?;
     if !prepared.config.allows(&url) {
         return Err(failed("its host is not in `allow_hosts`"));
+    }
+    if !filling.secrets.0.is_empty() {
+        // Name servers learn the host before anything is sent.
+        let others = filling.values()?.with_other_secrets(filling.secrets.0);
+        let other = prepared.config.url.render("url", &others).ok().and_then(|text| endpoint(&text).ok());
+        if other.is_none_or(|other| other.host() != url.host()) {
+            return Err(failed("its host depends on a secret"));
+        }
     }
     // `urlencode` leaves dots and slashes as they are, and a URL is normalised. A value must not lead to another path.
     let path = text.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");

@@ -7,6 +7,8 @@ use sha2::Sha256;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
+use crate::secrets::Secrets;
+
 /// The prefix of a key in text form.
 const PREFIX: &str = "whsec_";
 
@@ -14,11 +16,16 @@ const PREFIX: &str = "whsec_";
 /// one of them fits, so both keys are listed while a key is replaced.
 ///
 /// # Errors
-/// A key that cannot be read, or is no key.
-pub(super) fn signatures(keys: &[SecretRef], id: &str, seconds: i64, body: &[u8]) -> Result<String, Failure> {
+/// A secret that is no key.
+pub(super) fn signatures(
+    keys: &[SecretRef],
+    secrets: &Secrets<'_>,
+    (id, seconds): (&str, i64),
+    body: &[u8],
+) -> Result<String, Failure> {
     let mut signatures = Vec::with_capacity(keys.len());
     for reference in keys {
-        let secret = reference.read()?;
+        let secret = secrets.get(reference)?;
         let text = secret.expose_secret();
         let key = STANDARD.decode(text.strip_prefix(PREFIX).unwrap_or(text)).ok().filter(|key| !key.is_empty());
         let Some(mut mac) = key.and_then(|key| Hmac::<Sha256>::new_from_slice(&key).ok()) else {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use solid_notify::Filter;
+use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::sweeper::Tally;
 
 use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
@@ -22,6 +23,10 @@ pub(crate) struct Run {
     /// Allow webhooks to reach this network of the own site: 10.0.0.0/8
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
+    /// Let rows of definitions use this secret: env:ERP_KEY, env:ERP_*, file:/etc/erp/key, file:/etc/erp/ (all files below it); NOTIFY_SECRET_* and
+    /// files below /run/secrets/solid-notify are allowed without this option
+    #[arg(long, value_name = "SECRET")]
+    allow_secret: Vec<SecretRule>,
     /// The name of this node in tables and logs; the name of the host without this option
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
@@ -30,7 +35,8 @@ pub(crate) struct Run {
 /// Sends notices by the channels that their definitions name, until it is asked to stop, or until nothing is due.
 pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
     session.change("send what is due")?;
-    let sending = Sending { allow_networks: run.allow_network.clone(), ..Sending::default() };
+    let secrets = run.allow_secret.iter().cloned().fold(SecretRules::default(), SecretRules::allow);
+    let sending = Sending { allow_networks: run.allow_network.clone(), secrets, ..Sending::default() };
     // Replies of consumers arrive as long as this is not dropped.
     let (mut sweeper, _replies) =
         sending.sweeper(&session.outbox).map_err(|error| Failure::invalid(error.to_string()))?;

@@ -13,6 +13,7 @@ use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::channels::{
     AlertChannels, ChannelError, ChannelExt, Chat as ChatChannel, DingTalk, Feishu, Slack, WeCom, Webhook,
 };
+use solid_notify::definition::SecretRules;
 use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
 
 use self::more::{More, with_mail};
@@ -28,6 +29,8 @@ pub(crate) struct Sending {
     pub(crate) proxy: Option<String>,
     /// The folder of attachments of mails.
     pub(crate) attachments_from: Option<PathBuf>,
+    /// Which secrets rows may use.
+    pub(crate) secrets: SecretRules,
     pub(crate) alerts: Alerts,
 }
 
@@ -95,6 +98,7 @@ impl Sending {
 
     /// Returns a sweeper with all channels, and the replies of consumers, which arrive until that is dropped.
     pub(crate) fn sweeper(&self, outbox: &AnyOutbox) -> Result<(SweeperBuilder, Replies), ChannelError> {
+        outbox.use_secret_rules(self.secrets.clone());
         let more = More::new();
         let replies = more.replies(outbox);
         let sweeper = self.channels(outbox, more)?;

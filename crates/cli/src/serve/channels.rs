@@ -1,6 +1,8 @@
-//! The tables of the file that are about channels: `webhook`, `mail` and `alerts`.
+//! The tables of the file that are about channels: `webhook`, `mail`, `alerts` and `secrets`.
 
 use std::collections::BTreeMap;
+
+use solid_notify::definition::{SecretRule, SecretRules};
 
 use super::reading::{Section, not_blank, whole};
 use crate::secret::read_secret;
@@ -24,7 +26,27 @@ pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
         _ => Err("there is no such folder".to_owned()),
     });
     mail.end();
-    Sending { allow_networks, proxy, attachments_from, alerts: alerts(root.section("alerts")) }
+    let secrets = secrets(root);
+    Sending { allow_networks, proxy, attachments_from, secrets, alerts: alerts(root.section("alerts")) }
+}
+
+/// Reads which secrets rows may use. They never get those of the databases themselves.
+fn secrets(root: &mut Section<'_, '_>) -> SecretRules {
+    // A key of parameters stands behind its id.
+    let references = |text: &str| text.rsplit('=').next().and_then(|reference| reference.trim().parse().ok());
+    let own = root.texts_below("databases").into_iter().filter_map(references);
+    let mut rules = own.fold(SecretRules::default(), SecretRules::keep);
+    for (_, mut section) in root.sections("secrets") {
+        let allowed = section.texts("allow", |pattern| SecretRule::new(pattern).map_err(whole));
+        section.require("allow", "allow = [\"env:NAME\"]");
+        let definitions = section.texts("definitions", not_blank);
+        let hosts = section.texts("hosts", not_blank);
+        section.end();
+        for rule in allowed {
+            rules = rules.allow(rule.definitions(definitions.clone()).hosts(hosts.clone()));
+        }
+    }
+    rules
 }
 
 /// Reads how alerts reach people.

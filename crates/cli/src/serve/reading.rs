@@ -115,6 +115,23 @@ impl<'r, 't> Section<'r, 't> {
         sections.collect()
     }
 
+    /// Returns all texts in the value of this key, however deep.
+    pub(super) fn texts_below(&self, key: &str) -> Vec<&'r str> {
+        fn collect<'r>(value: &'r DeValue<'_>, texts: &mut Vec<&'r str>) {
+            match value {
+                DeValue::String(text) => texts.push(text),
+                DeValue::Array(list) => list.iter().for_each(|value| collect(value.get_ref(), texts)),
+                DeValue::Table(table) => table.values().for_each(|value| collect(value.get_ref(), texts)),
+                _ => {}
+            }
+        }
+        let mut texts = Vec::new();
+        if let Some(value) = self.table.and_then(|table| table.get(key)) {
+            collect(value.get_ref(), &mut texts);
+        }
+        texts
+    }
+
     /// Returns a text that `parse` accepts.
     pub(super) fn text<T>(&mut self, key: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let (_, value) = self.find(key)?;

@@ -33,9 +33,12 @@ mod window;
 mod window_tests;
 
 pub use crate::retry::duration::FOREVER;
+pub use crate::secret::{
+    ExposeSecret, SecretError, SecretRef, SecretRule, SecretRules, SecretString, WrongSecretPattern,
+};
 pub(crate) use columns::as_changes;
 pub use columns::{ColumnValue, Difference, NotifyDef};
-pub use handler_config::{ExposeSecret, SecretError, SecretRef, SecretString, read_config};
+pub use handler_config::read_config;
 pub(crate) use in_force::inheriting;
 pub use in_force::{InForce, in_force};
 pub use list::Definitions;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use metrics::Counter;
+use solid_notify_core::definition::SecretRef;
 use solid_notify_core::metrics::ALERTS_SENT;
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind};
 
@@ -67,6 +68,10 @@ impl AnyHandler for AlertHandler {
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
         self.inner.check(handler_config)
+    }
+
+    fn secrets(&self, handler_config: Option<&str>) -> Vec<SecretRef> {
+        self.inner.secrets(handler_config)
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::{InForce, Problem, Step, is_about_encryption};
+use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, is_about_encryption};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
@@ -69,17 +69,17 @@ impl KnownDefinitions {
     }
 
     /// Replaces the view by that of a reading, which is compared with it; no other replacement comes between. `moment`: on the time
-    /// scale of [`crate::worker::Worker::moment`]. `has_cipher`: this node can decrypt parameters.
+    /// scale of [`crate::worker::Worker::moment`].
     pub(crate) fn read(
         &self,
         rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
         moment: Duration,
-        has_cipher: bool,
+        own: Own,
     ) {
         let mut view = self.view.write();
-        *view = Arc::new(self.next_view(&view, rows, paused, limits, (moment, has_cipher)));
+        *view = Arc::new(self.next_view(&view, rows, paused, limits, (moment, own)));
     }
 
     /// Returns the definitions whose row was deleted by SQL: id and name.
@@ -116,6 +116,16 @@ pub(crate) struct Definitions {
     targets: BTreeMap<i64, Vec<Arc<Definition>>>,
     /// When this node read the definitions for the first time, on the same time scale.
     began: Duration,
+    own: Own,
+}
+
+/// What the program has set that decides which definitions this node can send.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Own {
+    /// Whether it can decrypt parameters.
+    pub(crate) has_cipher: bool,
+    /// Which secrets rows may use.
+    pub(crate) secrets: Arc<SecretRules>,
 }
 
 /// A definition and whether this node sends its notices.

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::ALERT_DEFINITION;
-use solid_notify_core::definition::InForce;
+use solid_notify_core::definition::{InForce, SecretRef};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
+use solid_notify_core::secret::Destination;
 use solid_notify_core::store::Paused;
 
 use super::passing_on::{PassesOn, passing_on};
 use super::ticks::Ticks;
-use super::{Definition, Definitions, KnownDefinitions, Readiness, Ready, refusal};
+use super::{Definition, Definitions, KnownDefinitions, Own, Readiness, Ready, refusal};
 use crate::handlers::StrategyFn;
 use crate::handlers::erased::AnyHandler;
 use crate::meters::Meters;
@@ -31,13 +32,14 @@ impl KnownDefinitions {
         rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
-        (moment, has_cipher): (Duration, bool),
+        (moment, own): (Duration, Own),
     ) -> Definitions {
         let is_paused = paused.is_some();
         let turned = is_paused != before.is_paused();
         if turned || (is_paused && paused != before.paused) {
             report_switch(paused.as_ref());
         }
+        let judges_all = turned || own != before.own;
         let mut by_id = BTreeMap::new();
         let mut targets = BTreeMap::<i64, Vec<Arc<Definition>>>::new();
         let parents: BTreeSet<i64> = rows.iter().filter_map(InForce::parent).collect();
@@ -46,20 +48,12 @@ impl KnownDefinitions {
             let is_known = |known: &Definition| {
                 *known.row == followed.row
                     && (known.has_targets, &known.not_a_target) == (has_targets, &followed.problem)
-                    && !(has_cipher && known.refusal() == Some(NO_CIPHER))
             };
             let parent = followed.parent();
             let definition = match before.by_id.get(&followed.row.id) {
-                Some(known)
-                    if is_known(known)
-                        && !turned
-                        && !self.takes_alerts_anew(known)
-                        && !waited_for_cipher(known, has_cipher) =>
-                {
-                    Arc::clone(known)
-                }
+                Some(known) if is_known(known) && !judges_all && !self.takes_alerts_anew(known) => Arc::clone(known),
                 known => {
-                    let readiness = self.readiness_of(&followed, has_targets, (is_paused, has_cipher));
+                    let readiness = self.readiness_of(&followed, has_targets, is_paused, &own);
                     let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
                     let checks_since = moment;
                     let mut definition = Definition { row, readiness, has_targets, not_a_target, ticks, checks_since };
@@ -92,11 +86,11 @@ impl KnownDefinitions {
         let open = open_circuits(before, &by_id, limits);
         targets.values_mut().for_each(|targets| targets.sort_by(|a, b| a.row.name.cmp(&b.row.name)));
         let began = if before.by_id.is_empty() { moment } else { before.began };
-        Definitions { by_id, alerts, paused, resumed, open, targets, began }
+        Definitions { by_id, alerts, paused, resumed, open, targets, began, own }
     }
 
     /// Returns whether this node sends the notices of a row, and why not.
-    fn readiness_of(&self, followed: &InForce, has_targets: bool, (is_paused, has_cipher): (bool, bool)) -> Readiness {
+    fn readiness_of(&self, followed: &InForce, has_targets: bool, is_paused: bool, own: &Own) -> Readiness {
         let row = &followed.row;
         let policy = match followed.policy() {
             // Its targets have the limits, and what is passed on needs no ack.
@@ -115,7 +109,7 @@ impl KnownDefinitions {
         if !policy.enabled || is_paused {
             return Readiness::Paused(policy);
         }
-        let lacks_cipher = policy.encrypt_param && !has_cipher;
+        let lacks_cipher = policy.encrypt_param && !own.has_cipher;
         if has_targets && !lacks_cipher {
             let (handler, strategy) =
                 (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
@@ -141,7 +135,16 @@ impl KnownDefinitions {
         if lacks_cipher {
             return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
-        if let Err(problem) = handler.check(row.handler_config.as_deref()) {
+        let config = row.handler_config.as_deref();
+        let may = |secret: SecretRef| own.secrets.check(&row.name, &secret, Destination::Later);
+        let checked = handler.check(config).and_then(|()| {
+            handler
+                .secrets(config)
+                .into_iter()
+                .try_for_each(may)
+                .map_err(|refused| format!("handler_config: {refused}"))
+        });
+        if let Err(problem) = checked {
             return Readiness::Refused(policy, clean_text(&problem, MESSAGE_LIMIT));
         }
         Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }))
@@ -165,11 +168,6 @@ impl KnownDefinitions {
             && matches!(known.readiness, Readiness::Ready(_) | Readiness::NotHere(..))
             && known.is_here() != self.logs_alerts()
     }
-}
-
-/// Returns true if the cipher that a definition waited for is set.
-fn waited_for_cipher(known: &Definition, has_cipher: bool) -> bool {
-    has_cipher && known.refusal() == Some(NO_CIPHER)
 }
 
 /// Why a definition with `encrypt_param` waits on a node that has no cipher.

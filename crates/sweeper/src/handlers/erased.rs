@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use solid_notify_core::AnyOutbox;
+use solid_notify_core::definition::SecretRef;
 
 use super::handler::{Facts, Handler, HandlerResult, Notice};
 
@@ -18,6 +19,11 @@ pub(crate) trait AnyHandler: Send + Sync {
 
     /// As [`Handler::check`].
     fn check(&self, handler_config: Option<&str>) -> Result<(), String>;
+
+    /// As [`Handler::secrets`].
+    fn secrets(&self, _handler_config: Option<&str>) -> Vec<SecretRef> {
+        Vec::new()
+    }
 
     /// As [`Handler::check_recipients`].
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String>;
@@ -37,6 +43,11 @@ impl<H: Handler> AnyHandler for Typed<H> {
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
         catch_unwind(AssertUnwindSafe(|| self.0.check(handler_config)))
             .unwrap_or_else(|_| Err("the handler's check panicked".to_owned()))
+    }
+
+    fn secrets(&self, handler_config: Option<&str>) -> Vec<SecretRef> {
+        // One that panics is refused by the check, or each attempt asks the rules again.
+        catch_unwind(AssertUnwindSafe(|| self.0.secrets(handler_config))).unwrap_or_default()
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {

@@ -82,7 +82,8 @@ impl Failure {
     }
 
     /// Continues the notice after `delay` by another attempt. It counts no try and is no failure. For handlers of the library.
-    pub(crate) fn hand_back(delay: Duration) -> Self {
+    #[doc(hidden)]
+    pub fn hand_back(delay: Duration) -> Self {
         Self::new(AfterFailure::HandBack(delay), "handed back")
     }
 

@@ -11,8 +11,9 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
-use solid_notify_core::definition::{FOREVER, read_config};
+use solid_notify_core::definition::{FOREVER, SecretError, SecretRef, SecretString, read_config};
 use solid_notify_core::notice::{ClaimedNotice, Response};
+use solid_notify_core::secret::Destination;
 use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::token::AckToken;
 use solid_notify_core::{AnyOutbox, NotifyDef, Policy};
@@ -72,7 +73,7 @@ pub trait Handler: Send + Sync + 'static {
     ///
     ///     async fn handle(&self, notice: Notice<Self::Param>) -> HandlerResult {
     ///         let config: Config = notice.config()?;
-    ///         let key = config.api_key.read()?;
+    ///         let key = notice.secret(&config.api_key).await?;
     ///         println!("POST {} to {}", notice.raw_param(), config.url);
     ///         Ok(())
     ///     }
@@ -83,6 +84,13 @@ pub trait Handler: Send + Sync + 'static {
     /// The default has none.
     fn check(&self, _handler_config: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Returns the secrets that a `handler_config` names. A definition with one that the program does not let its rows use
+    /// ([`AnyOutbox::use_secret_rules`]) waits on this node, as one whose configuration is refused. Without it each attempt of such a
+    /// definition fails, where it calls [`Notice::secret`].
+    fn secrets(&self, _handler_config: Option<&str>) -> Vec<SecretRef> {
+        Vec::new()
     }
 
     /// Checks the recipients of a definition's alerts: the addresses of its column `email` and the names of its column
@@ -249,6 +257,34 @@ impl<T> Notice<T> {
     /// A failure that is retried as the definition says, with the field and the position.
     pub fn config<C: DeserializeOwned>(&self) -> Result<C, Failure> {
         read_config(self.handler_config()).map_err(|problem| Failure::retry(format!("handler_config: {problem}")))
+    }
+
+    /// Reads a secret that `handler_config` names. Handlers read it in each attempt, so that a changed file needs no restart.
+    ///
+    /// # Errors
+    /// [`SecretError`] for one that the program does not let the rows of this definition use ([`AnyOutbox::use_secret_rules`]), or only for
+    /// some hosts ([`Self::secret_for`]), and for one that cannot be read.
+    pub async fn secret(&self, reference: &SecretRef) -> Result<SecretString, SecretError> {
+        self.secret_to(reference, Destination::Unknown).await
+    }
+
+    /// The same for what is sent to this host.
+    ///
+    /// # Errors
+    /// As [`Self::secret`], and [`SecretError`] for a host that the program does not let it be sent to.
+    pub async fn secret_for(&self, reference: &SecretRef, host: &str) -> Result<SecretString, SecretError> {
+        self.secret_to(reference, Destination::Host(host)).await
+    }
+
+    async fn secret_to(&self, reference: &SecretRef, to: Destination<'_>) -> Result<SecretString, SecretError> {
+        let mut read = self.facts.outbox.engine().secrets(self.definition(), vec![reference.clone()], to).await?;
+        Ok(read.remove(0))
+    }
+
+    /// Returns the outbox of the sweeper. For the ready channels.
+    #[doc(hidden)]
+    pub fn outbox(&self) -> &AnyOutbox {
+        &self.facts.outbox
     }
 
     /// Returns the number of this attempt: 1 for the first, 2 for the first retry. Only attempts that failed or crashed count; one

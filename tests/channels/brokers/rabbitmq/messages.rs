@@ -148,6 +148,28 @@ async fn failures_have_their_class_and_show_no_secret() {
 }
 
 #[tokio::test]
+async fn headers_that_fit_into_no_frame_fail_their_own_notice_alone() {
+    let (sending, rabbit) = start().await;
+    let queue = rabbit.queue().await;
+    sending.define("bad", json!({ "routing_key": queue, "headers": { "x-note": "{{ param }}" } })).await;
+    sending.define("good", json!({ "routing_key": queue })).await;
+    let (mut bad, mut good) = (Vec::new(), Vec::new());
+    for round in 0..10 {
+        // The broker takes frames of 131,072 bytes.
+        bad.push(sending.add("bad", json!("x".repeat(if round == 0 { 131_000 } else { 200_000 }))).await);
+        good.extend(sending.add_many("good", 20).await);
+    }
+    let fitting = sending.add("bad", json!("x".repeat(130_000))).await;
+    for id in bad {
+        let (class, message, _) = sending.fails(id).await;
+        assert!(class == "invalid" && message.contains("headers") && !message.contains("xxx"), "{class}: {message}");
+    }
+    sending.reaches(fitting, Status::Succeeded).await;
+    sending.lost_no_try(&good).await;
+    assert_eq!(rabbit.take_all(&queue).await.len(), good.len() + 1);
+}
+
+#[tokio::test]
 async fn message_for_no_queue_is_dropped_where_the_configuration_allows_it() {
     let (sending, _rabbit) = start().await;
     sending.define("loose", json!({ "routing_key": "notify_no_such_queue", "mandatory": false })).await;

@@ -152,3 +152,39 @@ async fn half_open_connection_is_replaced_after_two_heartbeats() {
     proxy.set(Weather::Fair);
     sending.sweeper.shutdown().await;
 }
+
+/// As RabbitMQ closes a connection: reply code 501, because of the method 60.40.
+const FRAME_ERROR: &[u8] = b"\x01\0\0\0\0\0\x16\0\x0a\0\x32\x01\xf5\x0bFRAME_ERROR\0\x3c\0\x28\xce";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
+    let url = server_url("AMQP_URL");
+    let (_, place) = url.rsplit_once('@').unwrap();
+    let (host, vhost) = place.split_once('/').unwrap();
+    let proxy = Proxy::start(host.parse().unwrap(), || ()).await;
+    let rabbit = Rabbit::connect(&url).await;
+    let queue = rabbit.queue().await;
+    let sending = Sending::start(Amqp::new(), &format!("amqp://guest:guest@127.0.0.1:{}/{vhost}", proxy.port)).await;
+    sending.define("order", json!({ "routing_key": queue })).await;
+    let first = sending.add("order", json!(1)).await;
+    sending.reaches(first, Status::Succeeded).await;
+    // Twenty messages are on their way, and no confirmation comes back.
+    proxy.set(Weather::Stall);
+    let ids = sending.add_many("order", 20).await;
+    let under_way = async || {
+        let mut sent = 0;
+        for id in &ids {
+            sent += usize::from(sending.find(*id).await.status == Status::Sending);
+        }
+        sent == ids.len()
+    };
+    eventually("all are under way", under_way).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    proxy.struck();
+    proxy.set(Weather::Refuse(FRAME_ERROR));
+    eventually("the connection is closed", async || proxy.struck() > 0).await;
+    proxy.set(Weather::Fair);
+    sending.lost_no_try(&ids).await;
+    assert!(proxy.accepted() > ids.len(), "each was sent again on a connection of its own");
+    sending.sweeper.shutdown().await;
+}

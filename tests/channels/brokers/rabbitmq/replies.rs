@@ -13,7 +13,7 @@ use solid_notify::{NotifyDef, Outbox, OutboxExt, Status, TokenKeys, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 use test_support::databases::server_url;
 use test_support::log::Log;
-use test_support::sending::eventually;
+use test_support::sending::{allow_secrets, eventually};
 
 use super::Rabbit;
 use crate::brokers::Sending;
@@ -77,6 +77,7 @@ async fn reply_waits_until_the_outbox_can_store_it() {
     outbox.migrate().await.unwrap();
     let keys = || TokenKeys::new(b"a secret of a test, which has 32 bytes").unwrap();
     outbox.use_token_keys(keys());
+    allow_secrets(&outbox, &["AMQP_URL"]);
     let config = json!({ "url": "env:AMQP_URL", "routing_key": queue, "reply_queue": reply_queue });
     let definition = NotifyDef::new("order").handler("amqp").handler_config(config.to_string()).need_confirm(true);
     outbox.define_if_missing(definition).await.unwrap();
@@ -90,6 +91,7 @@ async fn reply_waits_until_the_outbox_can_store_it() {
     // This process cannot check tokens yet, for which it has no keys. It gets the reply, and acks it only when it has stored it.
     let log = Log::start();
     let without_keys = Outbox::new(pool);
+    allow_secrets(&without_keys, &["AMQP_URL"]);
     let replies = Amqp::new().replies(&without_keys);
     eventually("the reply arrives", async || {
         log.warnings_with("cannot store a reply yet").iter().any(|line| line.contains(&reply_queue))
