@@ -39,7 +39,7 @@ async fn a_mail_server_that_is_not_there_is_named_with_the_cause() {
     let mailer = Mailer::starttls("127.0.0.1").port(free.port()).from("a@example.com").build().unwrap();
     let error = mailer.check().await.unwrap_err();
     assert!(error.to_string().contains(&free.to_string()), "{error}");
-    assert_eq!(known_types(&error), ["lettre", "io"]);
+    assert_eq!(known_types(&error), ["io"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -35,7 +36,8 @@ pub struct AckRouter {
     per_peer: u32,
     body_limit: usize,
     time_limit: Duration,
-    peer: FindPeer,
+    /// `None`: by the connection.
+    peer: Option<FindPeer>,
 }
 
 impl std::fmt::Debug for AckRouter {
@@ -58,7 +60,7 @@ impl AckRouter {
             per_peer: 100,
             body_limit: 16 * 1024,
             time_limit: Duration::from_secs(10),
-            peer: Arc::new(|parts| parts.extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| peer.ip())),
+            peer: None,
         }
     }
 
@@ -71,7 +73,7 @@ impl AckRouter {
     }
 
     /// How many requests this process accepts per second from a peer: an IPv4 address, or the /64 network of an IPv6 address; 0: any
-    /// number. Default: 100. Without the address of the peer the limit is not in force: serve with
+    /// number. Default: 100. Without any address of a peer the limit is not in force: serve with
     /// `into_make_service_with_connect_info::<SocketAddr>()`, or set [`Self::peer_by`].
     #[must_use]
     pub fn requests_per_second_of_peer(mut self, limit: u32) -> Self {
@@ -80,10 +82,11 @@ impl AckRouter {
     }
 
     /// How the address of a peer is found. Default: the address of the connection. Behind a proxy that is the proxy's, so set a function that
-    /// reads the header in which your proxy puts the address; only a proxy that replaces this header can be trusted.
+    /// reads the header in which your proxy puts the address; only a proxy that replaces this header can be trusted. Where the function finds
+    /// none, the address of the connection counts, and the first such request is logged.
     #[must_use]
     pub fn peer_by(mut self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.peer = Arc::new(find);
+        self.peer = Some(Arc::new(find));
         self
     }
 
@@ -112,13 +115,15 @@ impl AckRouter {
             .route("/ack/{token}", route(Verb::Ack).get(async || page::of_ack()))
             .route("/nack/{token}", route(Verb::Nack).get(async || page::of_nack()))
             .layer(body_limit)
-            .with_state(Arc::new(Shared { settings: self, limits }))
+            .with_state(Arc::new(Shared { settings: self, limits, has_warned: AtomicBool::new(false) }))
     }
 }
 
 struct Shared {
     settings: AckRouter,
     limits: Limits,
+    /// That a request had no address where the settings look for it.
+    has_warned: AtomicBool,
 }
 
 type PathParams = Result<RawPathParams, RawPathParamsRejection>;
@@ -138,10 +143,23 @@ fn is_for_people(headers: &HeaderMap) -> bool {
 }
 
 impl Shared {
+    /// Returns the address for which a request counts.
+    fn peer(&self, parts: &Parts) -> Option<IpAddr> {
+        let by_settings = self.settings.peer.as_ref().map(|find| find(parts));
+        if by_settings == Some(None) && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "an ack came without a readable address of its sender where the settings look for it (peer_by, or peer_header of \
+                 `solid-notify serve`); such requests count for the address of the connection"
+            );
+        }
+        let by_connection = || parts.extensions.get().map(|ConnectInfo::<SocketAddr>(peer)| peer.ip());
+        by_settings.flatten().or_else(by_connection)
+    }
+
     /// Stores a reply. Reads the token before it counts the request for the limit of the process and calls the store.
     async fn reply(&self, verb: Verb, path: PathParams, request: Request) -> Result<Answer, Answer> {
         let (parts, body) = request.into_parts();
-        if let Some(peer) = (self.settings.peer)(&parts) {
+        if let Some(peer) = self.peer(&parts) {
             self.limits.check_peer(peer).map_err(limited)?;
         }
         let path = of_path(path)?;

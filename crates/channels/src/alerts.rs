@@ -170,7 +170,10 @@ impl Handler for AlertChannels {
         }
         let progress = Progress::of(&notice, |_, name| name.to_owned());
         let mails = self.mail(&notice, &progress, &recipients.email);
-        let (mails, chats) = join(mails, self.chat(&notice, &progress, &recipients.chats)).await;
+        let sending = join(mails, self.chat(&notice, &progress, &recipients.chats));
+        #[cfg(any(feature = "mail", feature = "plain-chat"))]
+        let sending = crate::lookup::of_attempt(&notice, sending);
+        let (mails, chats) = sending.await;
         result(mails.into_iter().chain(chats).collect())
     }
 

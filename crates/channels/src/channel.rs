@@ -180,6 +180,9 @@ impl<C: Channel> Handler for ReadyChannel<C> {
 
     async fn handle(&self, notice: AnyNotice) -> HandlerResult {
         let prepared = self.prepared(&notice)?;
-        self.channel.send(&prepared, &notice).await
+        let attempt = self.channel.send(&prepared, &notice);
+        #[cfg(any(feature = "mail", feature = "plain-chat", feature = "plain-webhook"))]
+        let attempt = crate::lookup::of_attempt(&notice, attempt);
+        attempt.await
     }
 }

@@ -31,6 +31,7 @@ pub use slack::Slack;
 pub use we_com::WeCom;
 
 use crate::error::ChannelError;
+use crate::lookup::System;
 use crate::tls;
 
 /// Well below 30 s, the default `timeout` of a definition.
@@ -217,6 +218,7 @@ async fn ask(client: &Client, post: &Post) -> Result<Answer, reqwest::Error> {
 pub(crate) fn client() -> Result<Client, ChannelError> {
     Client::builder()
         .timeout(TIMEOUT)
+        .dns_resolver(Arc::new(System))
         // A webhook does not move, and a redirect would reveal its secret to another server.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")))

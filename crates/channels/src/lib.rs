@@ -56,6 +56,8 @@ mod chat;
 mod delivered;
 mod error;
 mod field;
+#[cfg(any(feature = "mail", feature = "plain-chat", feature = "plain-webhook"))]
+mod lookup;
 #[cfg(feature = "mail")]
 mod mail;
 #[cfg(feature = "nats")]

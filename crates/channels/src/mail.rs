@@ -11,6 +11,7 @@ mod config;
 mod message;
 mod session;
 mod settings;
+mod stream;
 
 use std::fmt;
 use std::sync::Arc;

@@ -137,7 +137,8 @@ impl Webhook {
         let mut hidden = request.secrets;
         hidden.extend(authorization.into_iter().flat_map(|used| used.secrets));
         notice.set_response(receive::kept(status, &body, limit, &hidden));
-        receive::judged(status, response.headers(), config.success.iter().any(|pattern| pattern.contains(status)))
+        let is_success = config.success.iter().any(|pattern| pattern.contains(status));
+        receive::judged(status, response.headers(), is_success, config.has_one_receiver())
     }
 
     /// Sends the request once, signed with the time of now.

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::global::{Global, variable};
-use crate::{output, read};
+use crate::{ask, output, read};
 
 /// All contexts, as the file has them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -49,6 +49,31 @@ pub(crate) struct Chosen {
     pub(crate) name: Option<String>,
     pub(crate) production: bool,
     pub(crate) read_only: bool,
+}
+
+impl Chosen {
+    /// Fails if the context allows no change, or asks if it is a production context. `what` completes "This will …". `yes`: the command line has
+    /// answered.
+    pub(crate) fn change(&self, what: &str, yes: bool) -> Outcome<()> {
+        self.writable()?;
+        match &self.name {
+            Some(name) if self.production => {
+                ask::confirm(&format!("this will {what} in the production context {name:?}. Continue?"), yes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if the context allows no change.
+    pub(crate) fn writable(&self) -> Outcome<()> {
+        match &self.name {
+            Some(name) if self.read_only => {
+                Err(Failure::new(Exit::NotConfirmed, format!("the context {name:?} is read-only: nothing was changed"))
+                    .next("use another context, or set read_only = false in the file of contexts"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Context {

@@ -12,6 +12,7 @@ mod contexts;
 mod demo;
 mod exit;
 mod global;
+mod log_queue;
 mod output;
 mod program;
 mod read;

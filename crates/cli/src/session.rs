@@ -11,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::contexts::{Chosen, chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::global::{Global, variable};
+use crate::log_queue::LogQueue;
 use crate::output::Output;
 use crate::sending::Sending;
 use crate::{ask, output};
@@ -52,34 +53,18 @@ impl Session {
 
     /// Fails if the context allows no change, or asks if it is a production context. `what` completes "This will …".
     pub(crate) fn change(&self, what: &str) -> Outcome<()> {
-        self.writable()?;
-        match &self.chosen.name {
-            Some(name) if self.chosen.production => {
-                ask::confirm(&format!("this will {what} in the production context {name:?}. Continue?"), self.yes)
-            }
-            _ => Ok(()),
-        }
+        self.chosen.change(what, self.yes)
     }
 
     /// As [`Self::change`], for what is asked in every context.
     pub(crate) fn great_change(&self, what: &str) -> Outcome<()> {
-        self.writable()?;
+        self.chosen.writable()?;
         let place = match &self.chosen.name {
             Some(name) if self.chosen.production => format!(" in the production context {name:?}"),
             Some(name) => format!(" in the context {name:?}"),
             None => String::new(),
         };
         ask::confirm(&format!("this will {what}{place}. Continue?"), self.yes)
-    }
-
-    fn writable(&self) -> Outcome<()> {
-        match &self.chosen.name {
-            Some(name) if self.chosen.read_only => {
-                Err(Failure::new(Exit::NotConfirmed, format!("the context {name:?} is read-only: nothing was changed"))
-                    .next("use another context, or set read_only = false in the file of contexts"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Prints the result of something that was to be changed. If it was not, the text is a note and the program ends with `exit`.
@@ -100,11 +85,13 @@ impl Session {
 
 /// Runs a command that needs the store.
 pub(crate) fn with_session(global: &Global, command: impl AsyncFnOnce(&Session) -> Outcome) -> Outcome {
-    log();
-    runtime()?.block_on(async {
+    let log = log()?;
+    let outcome = runtime()?.block_on(async {
         let session = Session::open(global).await?;
         command(&session).await
-    })
+    });
+    log.flush();
+    outcome
 }
 
 /// Starts the threads of a command.
@@ -114,14 +101,16 @@ pub(crate) fn runtime() -> Outcome<tokio::runtime::Runtime> {
 }
 
 /// Prints the log of the library on the error stream: warnings, or what SOLID_NOTIFY_LOG asks for.
-fn log() {
+fn log() -> Outcome<LogQueue> {
     let filter = variable("SOLID_NOTIFY_LOG").unwrap_or_else(|| "warn".to_owned());
     let filter = filter.parse::<Targets>().unwrap_or_else(|error| {
         output::warn(format!("SOLID_NOTIFY_LOG cannot be read, so only warnings are logged: {error}"));
         Targets::new().with_default(LevelFilter::WARN)
     });
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let queue = LogQueue::start(std::io::stderr()).map_err(|error| Failure::cannot("start the log", error))?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(queue.clone());
     tracing_subscriber::registry().with(filter).with(lines).init();
+    Ok(queue)
 }
 
 /// Returns the exit code of a change that is done or was not necessary.

@@ -8,7 +8,7 @@ use backon::{ExponentialBuilder, Retryable};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::{TaskFailure, TaskResult, panic_text};
 use crate::model::{ClaimedTask, TaskLease, TaskOutcome, TaskSettled};
@@ -25,12 +25,16 @@ pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_jitter()
     .without_max_times();
 
+/// How long a handler may take to end after its time limit.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// What all tries of a runner share.
 pub(crate) struct Attempts {
     pub(crate) tasks: TimedTasks,
     pub(crate) kind: Arc<str>,
     pub(crate) handler: Handler,
     pub(crate) lease: TaskLease,
+    pub(crate) time_limit: Duration,
     pub(crate) retry_delay: Box<dyn Fn(u64) -> Duration + Send + Sync>,
 }
 
@@ -63,6 +67,14 @@ impl Attempts {
             () = is_set(cancel) => {
                 handler.abort_all();
                 handler.join_next().await
+            }
+            () = sleep(self.time_limit) => {
+                handler.abort_all();
+                // One that blocks its thread does not end. One that has ended meanwhile has its own result.
+                match timeout(LAST_MOMENT, handler.join_next()).await {
+                    Ok(Some(Ok(result))) => Some(Ok(result)),
+                    _ => Some(Ok(Err(TaskFailure::retry(format!("it ran longer than its time limit, {:?}", self.time_limit))))),
+                }
             }
         };
         let outcome = self.judge(&id, tries, result);

@@ -27,8 +27,8 @@ impl TimedTasks {
     /// of processes may run the same kind.
     ///
     /// `Ok(())` deletes the task. An error, or a panic of the handler or of [`TaskRun::retry_delay`], retries it, and the last try makes it dead ([`TaskFailure`]). A value that does
-    /// not fit `T` is put aside. While the handler runs, its lease is extended. It has no time limit: use `tokio::time::timeout` in
-    /// it. The handler may be called again for a task that it has done, for instance after a crash, so receivers deduplicate by the
+    /// not fit `T` is put aside. While the handler runs, its lease is extended; one that runs for longer than [`TaskRun::time_limit`] has
+    /// failed. The handler may be called again for a task that it has done, for instance after a crash, so receivers deduplicate by the
     /// kind and [`ClaimedTask::id`].
     ///
     /// ```no_run
@@ -70,6 +70,7 @@ impl TimedTasks {
             kind: kind.into(),
             handler,
             lease: TaskLease::of(Duration::from_secs(30)).max_tries(4),
+            time_limit: Duration::from_secs(30),
             retry_delay: Box::new(default_delay),
         };
         let (poll, grace) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -91,6 +92,7 @@ impl std::fmt::Debug for TaskRun {
         let Self { attempts, concurrency, poll, grace } = self;
         let mut fields = f.debug_struct("TaskRun");
         fields.field("kind", &attempts.kind).field("lease", &attempts.lease).field("concurrency", concurrency);
+        fields.field("time_limit", &attempts.time_limit);
         fields.field("poll", poll).field("shutdown_grace", grace).finish_non_exhaustive()
     }
 }
@@ -107,6 +109,13 @@ impl TaskRun {
     /// extended after each third of it. A task of a process that died is claimed again when its lease is over.
     pub fn lease(mut self, lease: TaskLease) -> Self {
         self.attempts.lease = lease;
+        self
+    }
+
+    /// Sets how long a handler may run; 30 s by default, as a notice by default, so that handlers that hang do not keep the others of their kind from
+    /// running. One that runs longer is cancelled, and its try has failed. `Duration::MAX` is without a limit.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.attempts.time_limit = limit;
         self
     }
 

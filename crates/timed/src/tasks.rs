@@ -304,9 +304,13 @@ impl TimedTasks {
     }
 }
 
-/// The reason for putting a value aside that does not fit its type.
+/// The reason for putting a value aside that does not fit its type. serde's own message quotes the value, and this text is stored and logged.
 pub(crate) fn undecodable_reason(error: &serde_json::Error) -> String {
-    format!("an undecodable value: {error}")
+    let what = match error.classify() {
+        serde_json::error::Category::Data => "another type or shape is expected",
+        _ => "it is not JSON",
+    };
+    format!("an undecodable value: {what} (line {}, column {})", error.line(), error.column())
 }
 
 fn encode<T: Serialize + ?Sized>(kind: &str, value: &T) -> Result<String> {

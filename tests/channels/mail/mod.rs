@@ -1,6 +1,7 @@
 //! The channel `mail` through a real server. This file has the mail server of the run, and what it has delivered: a file for each mail and
 //! recipient.
 
+mod hostile;
 mod mails;
 mod outages;
 

@@ -64,9 +64,8 @@ impl Authority {
     }
 }
 
-/// A receiver over TLS that answers 200. `clients`: the authority of the clients' certificates, if it requires them. It notes the version
-/// of HTTP of each request.
-pub async fn receiver(issued: &Issued, clients: Option<&Authority>) -> (Raw, Calls<hyper::Version>) {
+/// What a server over TLS needs. `clients`: the authority of the clients' certificates, if it requires them.
+pub fn server_config(issued: &Issued, clients: Option<&Authority>) -> ServerConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
@@ -80,7 +79,13 @@ pub async fn receiver(issued: &Issued, clients: Option<&Authority>) -> (Raw, Cal
         }
     };
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(issued.key.serialize_der()));
-    let mut config = builder.with_single_cert(vec![issued.certificate.der().clone()], key).unwrap();
+    builder.with_single_cert(vec![issued.certificate.der().clone()], key).unwrap()
+}
+
+/// A receiver over TLS that answers 200. `clients`: the authority of the clients' certificates, if it requires them. It notes the version
+/// of HTTP of each request.
+pub async fn receiver(issued: &Issued, clients: Option<&Authority>) -> (Raw, Calls<hyper::Version>) {
+    let mut config = server_config(issued, clients);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let (acceptor, versions) = (TlsAcceptor::from(Arc::new(config)), Calls::default());
     let noted = versions.clone();

@@ -2,7 +2,7 @@
 
 mod addresses;
 mod auth;
-mod certificates;
+pub mod certificates;
 mod hostile;
 mod requests;
 mod results;

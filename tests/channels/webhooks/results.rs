@@ -50,6 +50,24 @@ async fn status_410_pauses_the_definition_and_keeps_the_notice() {
 }
 
 #[tokio::test]
+async fn status_410_of_one_of_many_receivers_ends_its_notice_alone() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(410).await);
+    for (name, url, is_paused) in [
+        ("path", "/{{ param.shop | urlencode }}/orders", false),
+        ("block", "/{% if param.shop %}a{% endif %}", false),
+        ("query", "/orders?shop={{ param.shop | urlencode }}", true),
+    ] {
+        sender.define(name, &json!({ "url": receiver.url(url), "allow_hosts": ["127.0.0.1"] })).await;
+        let kept = sender.attempt(name, &json!({ "shop": 7 })).await;
+        assert_eq!(failure(&kept), ("not_found", "HTTP status 410"));
+        assert_eq!(kept.status == Status::DeadLetter, !is_paused, "{name}: {kept:?}");
+        let row = sender.backend.outbox().operator("alice").definition(name).await.unwrap();
+        assert_eq!(row.enabled, !is_paused, "{name}");
+    }
+    sender.close().await;
+}
+
+#[tokio::test]
 async fn configuration_says_what_is_a_success() {
     let (sender, receiver) = (Sender::local().await, Receiver::answering(409).await);
     let config = json!({ "url": receiver.url("/"), "success": ["2xx", 409] });

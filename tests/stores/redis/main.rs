@@ -13,6 +13,7 @@ mod network;
 mod outages;
 mod series;
 mod timed_import;
+mod timed_limit;
 mod timed_reading;
 mod timed_runner;
 mod timed_tasks;

@@ -45,15 +45,16 @@ type Gated = std::pin::Pin<Box<dyn Future<Output = TaskResult> + Send>>;
 
 impl World {
     /// A runner that looks again and again, because the clock is turned.
-    fn run<F>(&self, handler: impl Fn(ClaimedTask<i64>) -> F + Send + Sync + 'static) -> TaskRun
+    pub fn run<F>(&self, handler: impl Fn(ClaimedTask<i64>) -> F + Send + Sync + 'static) -> TaskRun
     where
         F: Future<Output = TaskResult> + Send + 'static,
     {
-        self.tasks.run(KIND, handler).poll(SHORT)
+        // Only the test of the time limit has handlers that run into it.
+        self.tasks.run(KIND, handler).poll(SHORT).time_limit(LONG)
     }
 
     /// Waits until so many tasks wait, are held, and are dead.
-    async fn has(&self, waiting: u64, held: u64, dead: u64) {
+    pub async fn has(&self, waiting: u64, held: u64, dead: u64) {
         eventually(&format!("{waiting} wait, {held} are held, {dead} are dead"), async || {
             let counts = self.tasks.count(KIND).await.unwrap();
             (counts.waiting, counts.claimed, counts.dead) == (waiting, held, dead)

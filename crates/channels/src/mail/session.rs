@@ -20,6 +20,7 @@ use solid_notify_core::error::BoxError;
 use tokio::time::timeout;
 
 use super::settings::{Security, Settings};
+use super::stream;
 
 /// How long to wait for the answer to QUIT.
 const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
@@ -51,12 +52,11 @@ pub(super) async fn check(settings: &Settings) -> Result<(), BoxError> {
     Ok(())
 }
 
-async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, Error> {
-    let Settings { host, port, security, tls, credentials, hello, timeout, .. } = settings;
+async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, BoxError> {
+    let Settings { host, port, security, tls, credentials, hello, .. } = settings;
     let from_the_start = tls.clone().filter(|_| *security == Security::Implicit);
-    let place = (host.as_str(), *port);
-    let mut connection =
-        AsyncSmtpConnection::connect_tokio1(place, Some(*timeout), hello, from_the_start, None).await?;
+    let stream = stream::connect((host.as_str(), *port), from_the_start).await?;
+    let mut connection = AsyncSmtpConnection::connect_with_transport(stream, hello).await?;
     if let (Security::StartTls, Some(tls)) = (security, tls) {
         // Fails if the server does not offer STARTTLS, so that an attacker in between cannot suppress the encryption.
         connection.starttls(tls.clone(), hello).await?;
@@ -103,10 +103,13 @@ fn is_about_the_address(error: &Error) -> bool {
     error.status().is_some_and(|code| u16::from(code) != 421)
 }
 
-/// Limits the whole conversation, because the client's own time-out covers only the connecting.
-async fn within<T>(settings: &Settings, conversation: impl Future<Output = Result<T, Error>>) -> Result<T, BoxError> {
+/// Limits the whole conversation.
+async fn within<T>(
+    settings: &Settings,
+    conversation: impl Future<Output = Result<T, BoxError>>,
+) -> Result<T, BoxError> {
     match timeout(settings.timeout, conversation).await {
-        Ok(outcome) => Ok(outcome?),
+        Ok(outcome) => outcome,
         Err(_) => {
             let silence = format!("it took longer than {:?}", settings.timeout);
             Err(io::Error::new(io::ErrorKind::TimedOut, silence).into())

@@ -144,17 +144,6 @@ impl Resolve for Checked {
     }
 }
 
-/// The resolver of the operating system.
-pub(super) struct System;
-
-impl Resolve for System {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            Ok(Box::new(tokio::net::lookup_host((name.as_str(), 0)).await?.collect::<Vec<_>>().into_iter()) as Addrs)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,10 @@ use ipnet::IpNet;
 use reqwest::dns::Resolve;
 
 use super::Webhook;
-use super::address::{Addresses, System};
+use super::address::Addresses;
 use super::client::Network;
 use crate::error::ChannelError;
+use crate::lookup::System;
 use crate::tls;
 
 impl Webhook {

@@ -194,6 +194,13 @@ impl WebhookConfig {
         self.secrets.values().chain(&self.signing_keys).cloned().chain(auth).chain(tls).collect()
     }
 
+    /// Returns whether host and path of the URL are the same for each notice.
+    pub(super) fn has_one_receiver(&self) -> bool {
+        let place = self.url.source().split(['?', '#']).next().unwrap_or_default();
+        // Each mark of a template begins with it, and no URL has it.
+        !place.contains('{')
+    }
+
     pub(super) fn allows(&self, url: &reqwest::Url) -> bool {
         self.allow_hosts.is_empty() || self.allow_hosts.iter().any(|pattern| pattern.allows(url))
     }

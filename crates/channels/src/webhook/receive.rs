@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use solid_notify_core::definition::{ExposeSecret, SecretString};
 use solid_notify_core::error::BoxError;
@@ -51,11 +54,12 @@ pub(super) fn kept(status: u16, body: &[u8], limit: usize, secrets: &[SecretStri
     if body.is_empty() {
         return response;
     }
-    let longest = secrets.iter().map(|secret| secret.expose_secret().len()).max().unwrap_or_default();
+    let spelled = spellings(secrets);
+    let longest = spelled.iter().map(String::len).max().unwrap_or_default();
     let excerpt = EXCERPT.max(2 * longest);
     let mut text = String::from_utf8_lossy(&body[..body.len().min(excerpt)]).into_owned();
-    for secret in secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "…");
+    for secret in &spelled {
+        text = text.replace(secret.as_str(), "…");
     }
     if body.len() > excerpt || body.len() == limit {
         // The last secret may be cut, and each one that was replaced has moved it towards the kept part.
@@ -64,12 +68,47 @@ pub(super) fn kept(status: u16, body: &[u8], limit: usize, secrets: &[SecretStri
     response.body(text)
 }
 
+/// Returns the secrets as receivers may repeat them: as they are, as in a text of JSON, as in a URL or a form, and in Base64; the longest first,
+/// because one may be a part of another.
+fn spellings(secrets: &[SecretString]) -> Vec<String> {
+    let mut spelled = Vec::new();
+    for secret in secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty()) {
+        // Without the quotes around it.
+        let plain = serde_json::to_string(secret).map(|text| text[1..text.len() - 1].to_owned()).unwrap_or_default();
+        // Many programs escape the slash and what is not ASCII.
+        let escaped: String = plain
+            .encode_utf16()
+            .map(|unit| match u8::try_from(unit) {
+                Ok(b'/') => "\\/".to_owned(),
+                Ok(ascii) if ascii.is_ascii() => char::from(ascii).to_string(),
+                _ => format!("\\u{unit:04x}"),
+            })
+            .collect();
+        let form: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+        let url = form.replace('+', "%20");
+        let strict = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
+        spelled.extend([strict.to_lowercase(), url.to_lowercase(), strict, url, form, escaped, plain]);
+        // Without the characters at the end, which depend on what stands behind it.
+        for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+            spelled.push(engine.encode(secret));
+        }
+        spelled.push(secret.to_owned());
+    }
+    spelled.retain(|text| !text.is_empty());
+    spelled.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+    spelled.dedup();
+    spelled
+}
+
 /// Returns the result of an attempt with this status.
-pub(super) fn judged(status: u16, headers: &HeaderMap, is_success: bool) -> HandlerResult {
+/// `has_one_receiver`: all notices of the definition go to it.
+pub(super) fn judged(status: u16, headers: &HeaderMap, is_success: bool, has_one_receiver: bool) -> HandlerResult {
     let error = HttpStatus(status);
     match status {
         _ if is_success => Ok(()),
-        410 => Err(Failure::pause(error)),
+        410 if has_one_receiver => Err(Failure::pause(error)),
+        // It says nothing of the others.
+        410 => Err(Failure::give_up(error)),
         429 | 503 => Err(match retry_after(headers, SystemTime::now()) {
             Some(delay) => Failure::retry_in(delay, error),
             None => Failure::retry(error),
@@ -113,6 +152,19 @@ mod tests {
         };
         assert_eq!(text("no t0ken-of-mine here"), "no … here");
         assert_eq!(text(""), "");
+        let key = SecretString::from("k/ey \"ü\" 7+");
+        for repeated in [
+            "k/ey \"ü\" 7+",
+            r#"k/ey \"ü\" 7+"#,
+            r#"k\/ey \"\u00fc\" 7+"#,
+            "k%2Fey+%22%C3%BC%22+7%2B",
+            "k%2fey%20%22%c3%bc%22%207%2b",
+            "ay9leSAiw7wiIDcr",
+        ] {
+            let body = format!("before {repeated} behind");
+            let shown = kept(400, body.as_bytes(), 1000, std::slice::from_ref(&key)).body_text().unwrap().to_owned();
+            assert_eq!(shown, "before … behind", "{repeated}");
+        }
         for padding in 0..20 {
             let body = "t0ken-of-mine".repeat(EXCERPT / 13 - 2)
                 + &" ".repeat(padding)

@@ -43,7 +43,13 @@ pub(crate) fn run(global: &Global, options: Serve) -> Outcome {
                 .next("name the database in the file: [databases.NAME]"));
         }
         (Some(_), false) => None,
-        (None, _) => Some(contexts::chosen(global)?.url),
+        (None, _) => {
+            let chosen = contexts::chosen(global)?;
+            if !options.check {
+                chosen.change("send the notices of its store", global.yes)?;
+            }
+            Some(chosen.url)
+        }
     };
     let source = Source { file, overrides: Overrides { listen: options.listen, node: options.node, log, url } };
     if options.check { serve::check(&source, global.json) } else { serve::serve(&source) }

@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use solid_notify::metrics::SECONDS_BUCKETS;
 
+use super::log::Log;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// How long the gauges of a database stay that was removed. Sweepers write theirs twice a minute.
 const STALE: Duration = Duration::from_mins(5);
+
+/// The counter of lost lines of the log.
+const LOST_LINES: &str = "solid_notify_log_lines_lost_total";
 
 /// Keeps what sweepers record.
 #[derive(Clone)]
@@ -33,6 +37,17 @@ impl Metrics {
 
     pub(super) fn handle(&self) -> PrometheusHandle {
         self.recorder.handle()
+    }
+
+    /// Records how many lines of the log were lost.
+    pub(super) fn of_log(&self, log: &Log) {
+        metrics::with_local_recorder(&*self.recorder, || {
+            metrics::describe_counter!(
+                LOST_LINES,
+                "Lines of the log that were lost, because the error stream took none."
+            );
+            metrics::counter!(LOST_LINES).absolute(log.lost_lines());
+        });
     }
 
     /// Returns what gives the metrics of a thread the name of its database.

@@ -62,17 +62,18 @@ impl Source {
 /// Runs until the platform asks the process to stop.
 pub(crate) fn serve(source: &Source) -> Outcome {
     let config = source.read()?;
-    let filter = log::start(&config.log)?;
+    let log = Arc::new(log::start(&config.log)?);
     // HTTP and signals need little. Databases have threads of their own.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("serve").enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, format!("cannot start the runtime: {error}")))?;
-    let served = runtime.block_on(run(source, config, &filter));
+    let served = runtime.block_on(run(source, config, &log));
     runtime.shutdown_background();
+    log.flush();
     served
 }
 
-async fn run(source: &Source, mut config: Config, filter: &log::Filter) -> Outcome {
+async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcome {
     let mut reloads = signals::Reloads::listen();
     let stop = signals::asked_to_stop();
     tokio::pin!(stop);
@@ -93,18 +94,19 @@ async fn run(source: &Source, mut config: Config, filter: &log::Filter) -> Outco
         let _ = ended.await;
     };
     let http = tokio::spawn(axum::serve(listener, routes).with_graceful_shutdown(until_end).into_future());
-    let handle = metrics.handle();
+    let (upkeep, of_log) = (metrics.clone(), Arc::clone(log));
     tokio::spawn(async move {
         loop {
+            upkeep.of_log(&of_log);
             tokio::time::sleep(UPKEEP).await;
-            handle.run_upkeep();
+            upkeep.handle().run_upkeep();
         }
     });
 
     loop {
         tokio::select! {
             () = &mut stop => break,
-            () = reloads.next() => reload(source, &mut config, &databases, &metrics, filter),
+            () = reloads.next() => reload(source, &mut config, &databases, &metrics, log),
         }
     }
     tracing::info!("stops: attempts have {} s", longest_grace(&config).as_secs());
@@ -121,7 +123,7 @@ async fn run(source: &Source, mut config: Config, filter: &log::Filter) -> Outco
 }
 
 /// Reads the file again. With a problem in it everything stays as it is.
-fn reload(source: &Source, config: &mut Config, databases: &Databases, metrics: &Metrics, filter: &log::Filter) {
+fn reload(source: &Source, config: &mut Config, databases: &Databases, metrics: &Metrics, log: &log::Log) {
     let new = match source.read() {
         Ok(new) => new,
         Err(failure) => {
@@ -133,7 +135,7 @@ fn reload(source: &Source, config: &mut Config, databases: &Databases, metrics: 
         tracing::warn!("the address and the format of the log change with the next start only");
     }
     if new.log.filter != config.log.filter {
-        filter.change(&new.log.filter);
+        log.filter_by(&new.log.filter);
     }
     if let Err(failure) = databases.apply(&new.databases, metrics) {
         tracing::error!("the file was reloaded in part: {}", failure.message);

@@ -1,5 +1,6 @@
 //! The page of metrics in a program without the feature `full`: it says that there are none. `metrics.rs` has the same types with metrics.
 
+use super::log::Log;
 use crate::exit::Outcome;
 
 /// Keeps nothing.
@@ -15,6 +16,8 @@ impl Metrics {
     pub(super) fn handle(&self) -> Page {
         Page
     }
+
+    pub(super) fn of_log(&self, _log: &Log) {}
 
     pub(super) fn of(&self, _database: &str) -> DatabaseMetrics {
         DatabaseMetrics

@@ -127,3 +127,39 @@ async fn without_a_file_the_store_of_the_options_is_served() {
     let output = command.output().await.unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn reader_of_the_log_that_sleeps_stops_nothing() {
+    use tokio::io::AsyncReadExt;
+
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    // A port that was free a moment ago, because the log does not say which it is.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = program();
+    command.arg("serve").arg("--config").arg(site.path("serve.toml")).arg("--listen").arg(address.to_string());
+    command.env("SOLID_NOTIFY_LOG", "trace").stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut unread = child.stderr.take().unwrap();
+    let serve = crate::Serve { child, log: site.path("log"), address };
+    add(&outbox, 0..1500).await;
+    receiver.wait_for_numbers(1500).await;
+    until_all_ended(&outbox).await;
+    // The pipe is full, and lines are lost and counted.
+    crate::eventually(async || {
+        let page = serve.get("/metrics").await.1;
+        let lost = page.lines().find_map(|line| line.strip_prefix("solid_notify_log_lines_lost_total "));
+        let lost = lost.and_then(|lost| lost.parse::<u64>().ok()).unwrap_or_default();
+        if lost > 0 { Ok(()) } else { Err("no line is lost") }
+    })
+    .await;
+    serve.ready("/readyz/shop").await;
+    let mut serve = serve;
+    serve.signal("TERM");
+    assert_eq!(serve.end().await.code(), Some(0));
+    let mut kept = String::new();
+    unread.read_to_string(&mut kept).await.unwrap();
+    assert!(kept.contains("listens on "), "the first lines are there");
+}

@@ -1,0 +1,167 @@
+//! [`LogQueue`]: the lines of the log on their way to the error stream. A thread writes them, so that a reader of that stream that sleeps stops
+//! nothing but the log: lines that do not fit into the queue are dropped, and counted.
+//!
+//! The crate tracing-appender has such a queue beside files that rotate and a clock of its own; this is the part of it that is needed.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How many lines wait at most.
+const LINES: usize = 4096;
+/// How much of a line is kept, in bytes: with all lines of this length the queue has 64 MiB.
+const LINE: usize = 16 * 1024;
+/// How long the last lines of a process may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The lines on their way.
+#[derive(Clone)]
+pub(crate) struct LogQueue {
+    entries: SyncSender<Entry>,
+    dropped: Arc<AtomicU64>,
+}
+
+enum Entry {
+    Line(Vec<u8>),
+    /// All lines before it are written.
+    Flush(Sender<()>),
+}
+
+impl LogQueue {
+    /// Starts the thread that writes to `stream`.
+    pub(crate) fn start(stream: impl Write + Send + 'static) -> io::Result<Self> {
+        let (entries, waiting) = sync_channel(LINES);
+        let dropped = Arc::<AtomicU64>::default();
+        let lost = Arc::clone(&dropped);
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&waiting, stream, &lost))?;
+        Ok(Self { entries, dropped })
+    }
+
+    /// How many lines were dropped.
+    #[cfg_attr(not(feature = "full"), allow(dead_code, reason = "it is a metric"))]
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the lines before this call are written, for at most a second.
+    pub(crate) fn flush(&self) {
+        let (written, is_written) = channel();
+        if self.entries.try_send(Entry::Flush(written)).is_ok() {
+            // An error means that the stream takes nothing.
+            let _ = is_written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+fn write_all(waiting: &Receiver<Entry>, mut stream: impl Write, dropped: &AtomicU64) {
+    let mut reported = 0;
+    for entry in waiting {
+        match entry {
+            // A stream that cannot be written to, as on a full disk, costs lines and nothing else.
+            Entry::Line(line) => _ = stream.write_all(&line),
+            Entry::Flush(written) => {
+                let _ = stream.flush().and_then(|()| written.send(()).map_err(io::Error::other));
+            }
+        }
+        let lost = dropped.load(Ordering::Relaxed);
+        if lost > reported {
+            tracing::warn!(lines = lost - reported, "the reader of the log was too slow, so lines of it are lost");
+            reported = lost;
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogQueue {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line { text: Vec::new(), queue: self.clone() }
+    }
+}
+
+/// A line, which is queued when it is dropped.
+pub(crate) struct Line {
+    text: Vec<u8>,
+    queue: LogQueue,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = LINE.saturating_sub(self.text.len()).min(bytes.len());
+        self.text.extend_from_slice(&bytes[..fits]);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.text.len() == LINE {
+            self.text.truncate(LINE - 1);
+            self.text.push(b'\n');
+        }
+        if self.queue.entries.try_send(Entry::Line(std::mem::take(&mut self.text))).is_err() {
+            self.queue.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// A stream that takes nothing while its lock is held elsewhere.
+    #[derive(Clone, Default)]
+    struct Stream(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Stream {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn stream_that_takes_nothing_costs_lines_and_no_time() {
+        let stream = Stream::default();
+        let queue = LogQueue::start(stream.clone()).unwrap();
+        let held = stream.0.lock().unwrap();
+        for _ in 0..3 * LINES {
+            writeln!(queue.make_writer(), "a line").unwrap();
+        }
+        let dropped = queue.dropped();
+        assert!((1..=2 * LINES as u64).contains(&dropped), "{dropped}");
+        drop(held);
+        queue.flush();
+        // The flush found no place if the thread had not begun to write.
+        while queue.entries.try_send(Entry::Line(b"the last\n".to_vec())).is_err() {
+            std::thread::yield_now();
+        }
+        queue.flush();
+        let written = String::from_utf8(stream.0.lock().unwrap().clone()).unwrap();
+        let kept = written.lines().filter(|line| *line == "a line").count() as u64;
+        assert_eq!(kept + dropped, 3 * LINES as u64);
+    }
+
+    #[test]
+    fn long_line_is_cut() {
+        let stream = Stream::default();
+        let queue = LogQueue::start(stream.clone()).unwrap();
+        writeln!(queue.make_writer(), "{}", "x".repeat(2 * LINE)).unwrap();
+        queue.flush();
+        let written = stream.0.lock().unwrap().clone();
+        assert_eq!((written.len(), written.last()), (LINE, Some(&b'\n')));
+    }
+}
