@@ -149,12 +149,14 @@ pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backen
     let due = async |at: usize| record(b, ids[at]).await.next_call_time.unwrap();
     assert_eq!(due(1).await - due(0).await, chrono::TimeDelta::seconds(10));
     b.clock().advance(Duration::from_secs(15));
-    changes(3).await;
+    changes(2).await;
+    b.clock().advance(Duration::from_secs(5));
+    changes(4).await;
     assert_eq!(alice(b).cancel(started.id(), "stop").await.unwrap(), VerbResult::Applied);
     b.clock().advance(Duration::from_secs(600));
     sweeper.idle().await;
     let stopped = started.progress().await.unwrap().unwrap();
-    assert_eq!((stopped.status, stopped.act.unwrap().changed), (Status::Cancelled, 3));
+    assert_eq!((stopped.status, stopped.act.unwrap().changed), (Status::Cancelled, 4));
     assert_eq!(stopped.end_reason.as_deref(), Some("stop"));
     assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
     // Its pause is not made up for; then its last two are seen.

@@ -168,11 +168,14 @@ impl ActRun {
         let now = self.operator.stores().send.now().await?;
         let first = act.paced_until.map_or(now, |at| at.max(now));
         let wait = (first - now).to_std().unwrap_or_default();
-        // It waits for half of the time that it may work ahead, so that it neither lags nor takes a step for each notice.
-        let Some(lead) = BulkAct::AHEAD.checked_sub(wait) else {
-            return Ok(AfterStep::Wait(wait.saturating_sub(BulkAct::AHEAD / 2)));
-        };
         let (rate, created) = (act.rate, self.claim.created);
+        // A step is a full one, or, at a slow rate, one for nearly all of the time that it may work ahead: else there would soon be one for each
+        // few notices. The small rest is for an attempt that begins late.
+        let whole = rate.offset(STEP as u64).min(BulkAct::AHEAD * 99 / 100);
+        let Some(lead) = BulkAct::AHEAD.checked_sub(wait).filter(|lead| *lead >= whole) else {
+            // Until half of that time is left, so that an attempt has several steps, or until the step is a full one.
+            return Ok(AfterStep::Wait(wait.saturating_sub((BulkAct::AHEAD / 2).min(BulkAct::AHEAD - whole))));
+        };
         let due = |n: u64, notice: &Listed| (notice.create_time <= created).then(|| first + rate.offset(n));
         let mut done = Bulk::default();
         self.operator.step(part, rate.within(lead).min(STEP), &self.verb, &self.detail, &mut done, due).await?;
