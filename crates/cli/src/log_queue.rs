@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -49,11 +49,19 @@ impl LogQueue {
 
     /// Waits until the lines before this call are written, for at most a second.
     pub(crate) fn flush(&self) {
+        let end = Instant::now() + LAST_LINES;
         let (written, is_written) = channel();
-        if self.entries.try_send(Entry::Flush(written)).is_ok() {
-            // An error means that the stream takes nothing.
-            let _ = is_written.recv_timeout(LAST_LINES);
+        let mut entry = Entry::Flush(written);
+        loop {
+            match self.entries.try_send(entry) {
+                Ok(()) => break,
+                Err(TrySendError::Full(back)) if Instant::now() < end => entry = back,
+                Err(_) => return,
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
+        // An error means that the stream takes nothing.
+        let _ = is_written.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -144,13 +152,13 @@ mod tests {
         let dropped = queue.dropped();
         assert!((1..=2 * LINES as u64).contains(&dropped), "{dropped}");
         drop(held);
-        queue.flush();
-        // The flush found no place if the thread had not begun to write.
-        while queue.entries.try_send(Entry::Line(b"the last\n".to_vec())).is_err() {
-            std::thread::yield_now();
+        let written = || String::from_utf8(stream.0.lock().unwrap().clone()).unwrap();
+        // Each finds a place once the thread writes. A flush waits for a second only.
+        while queue.entries.try_send(Entry::Line(b"the last\n".to_vec())).is_err() || !written().contains("the last\n")
+        {
+            queue.flush();
         }
-        queue.flush();
-        let written = String::from_utf8(stream.0.lock().unwrap().clone()).unwrap();
+        let written = written();
         let kept = written.lines().filter(|line| *line == "a line").count() as u64;
         assert_eq!(kept + dropped, 3 * LINES as u64);
     }
