@@ -33,16 +33,9 @@ impl Channels {
         define(&self.outbox, name, channel, config).await;
     }
 
-    async fn add(&self, name: &str) -> i64 {
-        let mut tx = self.outbox.begin().await.unwrap();
-        let id = add_notice(&mut tx, name, json!({ "order": 7 })).await.unwrap().id();
-        tx.commit().await.unwrap();
-        id
-    }
-
     /// Adds a notice of a definition, and returns it after its attempt.
     async fn attempt(&self, name: &str) -> NoticeRecord {
-        let id = self.add(name).await;
+        let id = add(&self.outbox, name).await;
         self.sweeper.drain().await;
         self.outbox.find(id).await.unwrap().unwrap()
     }
@@ -57,6 +50,13 @@ fn every_channel(outbox: &MemoryOutbox) -> SweeperBuilder {
 async fn define(outbox: &MemoryOutbox, name: &str, channel: &str, config: &Value) {
     let row = NotifyDef::new(name).handler(channel).handler_config(config.to_string()).timeout("1h");
     outbox.define_if_missing(row.retry_interval("[1h]")).await.unwrap();
+}
+
+async fn add(outbox: &MemoryOutbox, name: &str) -> i64 {
+    let mut tx = outbox.begin().await.unwrap();
+    let id = add_notice(&mut tx, name, json!({ "order": 7 })).await.unwrap().id();
+    tx.commit().await.unwrap();
+    id
 }
 
 fn rule(pattern: &str) -> SecretRule {
@@ -109,12 +109,6 @@ async fn definition_waits_for_a_secret_that_is_not_allowed_and_says_how() {
     let outbox = MemoryOutbox::new();
     let sweeper = every_channel(&outbox).start().await.unwrap();
     let receiver = Receiver::accepting("ok").await;
-    let add = async |name: &str| {
-        let mut tx = outbox.begin().await.unwrap();
-        let id = add_notice(&mut tx, name, json!({ "order": 7 })).await.unwrap().id();
-        tx.commit().await.unwrap();
-        id
-    };
     let status = async |id| outbox.find(id).await.unwrap().unwrap().status;
     define(&outbox, "healthy", "webhook", &json!({ "url": receiver.url("/") })).await;
     let fields = each_field(VARIABLE);
@@ -122,9 +116,9 @@ async fn definition_waits_for_a_secret_that_is_not_allowed_and_says_how() {
     for (channel, field, config) in &fields {
         let name = format!("{channel}.{field}");
         define(&outbox, &name, channel, config).await;
-        waiting.push((add(&name).await, name));
+        waiting.push((add(&outbox, &name).await, name));
     }
-    let healthy = add("healthy").await;
+    let healthy = add(&outbox, "healthy").await;
     eventually("the healthy one is sent", async || status(healthy).await == Status::Succeeded).await;
     let refused = async || {
         let states = outbox.definitions().await.unwrap();

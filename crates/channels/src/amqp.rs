@@ -85,7 +85,7 @@ impl Channel for Amqp {
         let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
         let message = send::message(config, notice, &secrets)?;
         let broker = Broker::of(&self.brokers, &prepared.broker, &config.url, secrets.get(&config.url)?)?;
-        secrets.check_host(broker.host(), &Self::secrets(prepared))?;
+        secrets.check_all(broker.host())?;
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {
             return broker.alone(async |link| send::publish(&link, message, notice).await?).await?;

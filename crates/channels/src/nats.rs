@@ -57,7 +57,7 @@ impl Channel for Nats {
         let message = send::message(&prepared.config, notice, &secrets)?;
         let server = Server::of(&self.servers, &prepared.server, &prepared.config, &secrets)?;
         for host in server.hosts() {
-            secrets.check_host(host, &Self::secrets(prepared))?;
+            secrets.check_all(host)?;
         }
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {

@@ -43,7 +43,7 @@ impl RedisStreams {
     async fn connection(&self, prepared: &Prepared, secrets: &Secrets<'_>) -> Result<Redis, Failure> {
         let url = secrets.get(&prepared.config.url)?.expose_secret();
         for host in hosts(url) {
-            secrets.check_host(&host, &Self::secrets(prepared))?;
+            secrets.check_all(&host)?;
         }
         let make = || Ok(Server { connecting: Connecting::default() });
         let server: Arc<Server> = prepared.server.client(&self.servers, url, make)?;

@@ -35,6 +35,14 @@ impl<'a> Secrets<'a> {
         found.ok_or_else(|| Failure::retry(format!("the secret {reference} was not read")))
     }
 
+    /// Checks that all of them may be sent to a host.
+    ///
+    /// # Errors
+    /// As [`Self::check_host`].
+    pub fn check_all(&self, host: &str) -> Result<(), Failure> {
+        self.check_host(host, self.read.iter().map(|(reference, _)| reference))
+    }
+
     /// Checks that these may be sent to a host.
     ///
     /// # Errors

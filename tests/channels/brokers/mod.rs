@@ -15,6 +15,7 @@ use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper, TokenKey
 use tempfile::NamedTempFile;
 use test_servers::servers::Server;
 use test_support::log::Log;
+use test_support::proxy::{Proxy, Weather};
 use test_support::sending::{allow_secrets, eventually};
 
 /// A sweeper with one channel.
@@ -136,6 +137,26 @@ impl Sending {
 }
 
 impl Sending {
+    /// Adds notices of the definition `order`, and has the server close their connection with this last answer before it has confirmed one.
+    pub async fn lose_no_try_where_a_message_closes_the_connection(&self, proxy: &Proxy, last: &'static [u8]) {
+        let first = self.add("order", 1.into()).await;
+        self.reaches(first, Status::Succeeded).await;
+        // Twenty messages are on their way, and no confirmation comes back.
+        proxy.set(Weather::Stall);
+        let ids = self.add_many("order", 20).await;
+        for id in &ids {
+            self.reaches(*id, Status::Sending).await;
+        }
+        // An attempt that has begun has not published yet, and nothing shows when it has.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.struck();
+        proxy.set(Weather::Refuse(last));
+        eventually("the connection is closed", async || proxy.struck() > 0).await;
+        proxy.set(Weather::Fair);
+        self.lost_no_try(&ids).await;
+        assert!(proxy.accepted() > ids.len(), "each was sent again on a connection of its own");
+    }
+
     /// Waits until all have succeeded, and checks that none of them failed before.
     pub async fn lost_no_try(&self, ids: &[i64]) {
         self.all_succeed(ids).await;

@@ -10,8 +10,7 @@ use solid_notify::channels::Nats;
 use solid_notify::{NotifyDef, Status};
 use test_servers::servers::{Ending, nats};
 use test_support::databases::server_url;
-use test_support::proxy::{Proxy, Weather};
-use test_support::sending::eventually;
+use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
 use super::{Sending, signal};
@@ -184,25 +183,9 @@ async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
     let proxy = Proxy::start(url.strip_prefix("nats://").unwrap().parse().unwrap(), || ()).await;
     let sending = Sending::start(Nats::new(), &format!("nats://127.0.0.1:{}", proxy.port)).await;
     sending.define("order", json!({ "subject": format!("{name}.x") })).await;
-    let first = sending.add("order", json!(1)).await;
-    sending.reaches(first, Status::Succeeded).await;
-    proxy.set(Weather::Stall);
-    let ids = sending.add_many("order", 20).await;
-    let under_way = async || {
-        let mut sent = 0;
-        for id in &ids {
-            sent += usize::from(sending.find(*id).await.status == Status::Sending);
-        }
-        sent == ids.len()
-    };
-    eventually("all are under way", under_way).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    proxy.struck();
-    proxy.set(Weather::Refuse(b"-ERR 'maximum control line exceeded'\r\n"));
-    eventually("the connection is closed", async || proxy.struck() > 0).await;
-    proxy.set(Weather::Fair);
-    sending.lost_no_try(&ids).await;
-    assert!(proxy.accepted() > ids.len(), "each was sent again on a connection of its own");
+    sending
+        .lose_no_try_where_a_message_closes_the_connection(&proxy, b"-ERR 'maximum control line exceeded'\r\n")
+        .await;
     context.delete_stream(&name).await.unwrap();
     sending.sweeper.shutdown().await;
 }

@@ -113,7 +113,7 @@ impl Channel for Chat {
         group.check()?;
         let url = Url::parse(secrets.get(&config.url)?.expose_secret()).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        secrets.check_host(host, &config.all_secrets())?;
+        secrets.check_all(host)?;
         let (response, result) = group.send(client, &text).await;
         if let Some(response) = response {
             notice.set_response(response);

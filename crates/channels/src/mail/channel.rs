@@ -109,7 +109,7 @@ impl Channel for Mail {
             Some(mailer) if prepared.config.smtp.is_none() => mailer.clone(),
             _ => prepared.mailer(letter.from.as_ref(), &secrets)?,
         };
-        secrets.check_host(mailer.host(), config.secrets.values().chain(&config.smtp))?;
+        secrets.check_all(mailer.host())?;
         let progress = Progress::of(notice, fingerprint);
         let left: Vec<Address> = letter.recipients().filter(|to| !progress.has(to.as_ref())).cloned().collect();
         if left.is_empty() {

@@ -166,25 +166,6 @@ async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
     let queue = rabbit.queue().await;
     let sending = Sending::start(Amqp::new(), &format!("amqp://guest:guest@127.0.0.1:{}/{vhost}", proxy.port)).await;
     sending.define("order", json!({ "routing_key": queue })).await;
-    let first = sending.add("order", json!(1)).await;
-    sending.reaches(first, Status::Succeeded).await;
-    // Twenty messages are on their way, and no confirmation comes back.
-    proxy.set(Weather::Stall);
-    let ids = sending.add_many("order", 20).await;
-    let under_way = async || {
-        let mut sent = 0;
-        for id in &ids {
-            sent += usize::from(sending.find(*id).await.status == Status::Sending);
-        }
-        sent == ids.len()
-    };
-    eventually("all are under way", under_way).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    proxy.struck();
-    proxy.set(Weather::Refuse(FRAME_ERROR));
-    eventually("the connection is closed", async || proxy.struck() > 0).await;
-    proxy.set(Weather::Fair);
-    sending.lost_no_try(&ids).await;
-    assert!(proxy.accepted() > ids.len(), "each was sent again on a connection of its own");
+    sending.lose_no_try_where_a_message_closes_the_connection(&proxy, FRAME_ERROR).await;
     sending.sweeper.shutdown().await;
 }
