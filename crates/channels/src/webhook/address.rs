@@ -65,6 +65,15 @@ pub(super) struct RefusedAddress {
     kind: &'static str,
 }
 
+/// A name has no address that may be connected to. The text is the same where no name server knows the name and where its addresses are
+/// refused: a person who may edit rows must not learn which names the sender's own network has.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the name of the host has no address that may be reached: no name server knows it, or its network is not allowed (in Rust by \
+     `Webhook::builder().allow_network(…)`, in `solid-notify serve` by allow_networks, in `solid-notify run` by --allow-network)"
+)]
+pub(super) struct NoAddress;
+
 /// Decides about addresses.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
@@ -129,17 +138,25 @@ pub(super) struct Checked {
 
 impl Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {
-        let (resolving, addresses) = (self.resolver.resolve(name), Arc::clone(&self.addresses));
+        let (host, addresses) = (name.as_str().to_owned(), Arc::clone(&self.addresses));
+        let resolving = self.resolver.resolve(name);
         Box::pin(async move {
-            let mut refused = None;
-            let allowed: Vec<SocketAddr> = resolving
-                .await?
-                .filter(|found| addresses.check(found.ip()).map_err(|error| refused = Some(error)).is_ok())
-                .collect();
-            match refused {
-                Some(error) if allowed.is_empty() => Err(error.into()),
-                _ => Ok(Box::new(allowed.into_iter()) as Addrs),
-            }
+            let allowed: Vec<SocketAddr> = match resolving.await {
+                Ok(found) => found
+                    .filter(|found| match addresses.check(found.ip()) {
+                        Ok(()) => true,
+                        Err(refused) => {
+                            tracing::debug!(host, %refused, "an address of a receiver is not used");
+                            false
+                        }
+                    })
+                    .collect(),
+                Err(error) => {
+                    tracing::debug!(host, %error, "the name of a receiver is not found");
+                    Vec::new()
+                }
+            };
+            if allowed.is_empty() { Err(NoAddress.into()) } else { Ok(Box::new(allowed.into_iter()) as Addrs) }
         })
     }
 }

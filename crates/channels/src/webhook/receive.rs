@@ -6,12 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use solid_notify_core::Response;
 use solid_notify_core::definition::{ExposeSecret, SecretString};
 use solid_notify_core::error::BoxError;
-use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult, HttpStatus};
-
-use super::address::RefusedAddress;
 
 /// The beginning of a body from which the kept part is made, in bytes: more than what is kept, so that a secret at the cut is found.
 const EXCERPT: usize = 4 * 1024;
@@ -34,10 +32,7 @@ pub(super) async fn body(response: &mut reqwest::Response, limit: usize) -> Resu
 
 /// Returns the failure of an attempt without a response. The URL is left out, because it may contain a secret.
 pub(super) fn unanswered(whom: &str, error: reqwest::Error) -> Failure {
-    let refused = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
-        .any(|error| error.is::<RefusedAddress>());
-    let failure = Failure::retry(Unanswered { whom: whom.to_owned(), source: error.without_url().into() });
-    if refused { failure.class(ErrorClass::Invalid) } else { failure }
+    Failure::retry(Unanswered { whom: whom.to_owned(), source: error.without_url().into() })
 }
 
 #[derive(Debug, thiserror::Error)]
