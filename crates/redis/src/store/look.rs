@@ -28,11 +28,13 @@ impl RedisStore {
         let (now, ids, due_alert): (i64, Vec<i64>, String) =
             self.common(&given::Common::Ids, "looking for definitions").await?;
         let alerts = score(&due_alert).map(|due| duration_from_millis(due - now));
-        let now = time_from_millis(now);
+        // The latest time of all looks: where the clock was set between two of them, the caller must see that.
+        let mut latest = time_from_millis(now);
         let looks = ids.iter().map(|id| self.run::<Due>(&LOOK, *id, &given::Look::Due, "looking for what is due"));
         let (mut ticks, mut slices) = (BTreeMap::new(), Vec::new());
         for (def_id, (now, first, alarms, tick)) in ids.iter().copied().zip(try_join_all(looks).await?) {
             let now = time_from_millis(now);
+            latest = latest.max(now);
             for (status, first) in Status::LIVE.into_iter().zip(first) {
                 let Some(next) = score(&first).map(time_from_millis) else { continue };
                 let (after, late) = ((next - now).to_std(), (now - next).to_std());
@@ -53,7 +55,7 @@ impl RedisStore {
             }
         }
         slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
-        Ok(DueTimes { now, alerts, ticks, slices })
+        Ok(DueTimes { now: latest, alerts, ticks, slices })
     }
 
     /// The row is in another slot than the tick: an edit at the same moment may be followed by one more tick of the old
