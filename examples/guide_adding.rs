@@ -139,7 +139,7 @@ async fn post_positions(positions: Vec<i64>) -> Result<Vec<bool>, HttpStatus> {
 
 async fn report_positions(notices: Vec<Notice<i64>>) -> BatchResult {
     let positions = notices.iter().map(|notice| *notice.param()).collect();
-    let accepted = post_positions(positions).await?; // an error here fails all of them
+    let accepted = post_positions(positions).await?; // after an error each half is tried
     let result = |accepted| if accepted { Ok(()) } else { Err(Failure::give_up("no such position")) };
     Ok(accepted.into_iter().map(result).collect())
 }

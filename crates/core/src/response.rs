@@ -62,6 +62,18 @@ impl Response {
         self.body.as_deref()
     }
 
+    /// Returns what is left of the response to an encrypted parameter: a status that is a number.
+    #[must_use]
+    pub fn code_only(self) -> Self {
+        let is_code = self.code().is_some();
+        Self { status: if is_code { self.status } else { "***".to_owned() }, body: None }
+    }
+
+    /// Returns the status if it is a number, as of HTTP and SMTP.
+    pub fn code(&self) -> Option<u16> {
+        self.status.parse().ok()
+    }
+
     /// Replaces both texts by what people see of them.
     #[must_use]
     pub(crate) fn shown(self, status: impl FnOnce(String) -> String, body: impl FnOnce(String) -> String) -> Self {

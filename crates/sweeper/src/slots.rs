@@ -1,12 +1,17 @@
 //! Limits how many notices are sent at the same time: per definition (`max_concurrency`) and on this node in all.
 //!
 //! Limits may change at any time; a taken slot stays taken until its attempt ends.
+//!
+//! A receiver that does not answer keeps a slot until the time-out. So the definitions whose latest attempt timed out share at most half of
+//! the node's slots, as long as others wait for one. Where none waits, they have all of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The slots of a node.
 pub(crate) struct Slots {
@@ -22,6 +27,29 @@ struct Taken {
     by_def: HashMap<i64, usize>,
     /// More notices were due than there were slots.
     wanted_more: bool,
+    /// The definitions whose latest attempt timed out.
+    slow: HashSet<i64>,
+    /// The other definitions that last got fewer slots than they wanted, because the node had no more.
+    waiting: HashMap<i64, Instant>,
+}
+
+/// A definition that waits for slots asks again sooner.
+const WAITS: Duration = Duration::from_secs(5);
+
+impl Taken {
+    /// Returns how many of the node's free slots a definition may have.
+    fn free_for(&mut self, def_id: i64, max_running: usize) -> usize {
+        let free = max_running.saturating_sub(self.all);
+        if !self.slow.contains(&def_id) {
+            return free;
+        }
+        self.waiting.retain(|_, since| since.elapsed() < WAITS);
+        if self.waiting.is_empty() {
+            return free;
+        }
+        let of_slow: usize = self.slow.iter().filter_map(|slow| self.by_def.get(slow)).sum();
+        free.min((max_running / 2).max(1).saturating_sub(of_slow))
+    }
 }
 
 impl Slots {
@@ -33,8 +61,15 @@ impl Slots {
     pub(crate) fn take(self: &Arc<Self>, def_id: i64, limit: usize, wanted: usize) -> Vec<Slot> {
         let mut taken = self.taken.lock();
         let of_def = taken.by_def.get(&def_id).copied().unwrap_or(0);
-        let free = limit.saturating_sub(of_def).min(self.max_running.saturating_sub(taken.all));
-        let count = free.min(wanted);
+        let wanted = limit.saturating_sub(of_def).min(wanted);
+        let count = taken.free_for(def_id, self.max_running).min(wanted);
+        if !taken.slow.contains(&def_id) {
+            if count < wanted {
+                taken.waiting.insert(def_id, Instant::now());
+            } else {
+                taken.waiting.remove(&def_id);
+            }
+        }
         if count == 0 {
             // Set under the same lock, so that a slot freed from now on wakes the sweep.
             taken.wanted_more = true;
@@ -43,7 +78,7 @@ impl Slots {
             taken.all += count;
             *taken.by_def.entry(def_id).or_default() += count;
         }
-        (0..count).map(|_| Slot { slots: Arc::clone(self), def_id }).collect()
+        (0..count).map(|_| Slot { slots: Arc::clone(self), def_id, timed_out: None }).collect()
     }
 
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
@@ -68,12 +103,25 @@ impl Slots {
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     def_id: i64,
+    timed_out: Option<bool>,
+}
+
+impl Slot {
+    /// Frees it after an attempt, which timed out or not; `None`: there was none.
+    pub(crate) fn ended(mut self, timed_out: Option<bool>) {
+        self.timed_out = timed_out;
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken.lock();
         taken.all -= 1;
+        match self.timed_out {
+            Some(true) => drop(taken.slow.insert(self.def_id)),
+            Some(false) => drop(taken.slow.remove(&self.def_id)),
+            None => {}
+        }
         let left = match taken.by_def.get_mut(&self.def_id) {
             Some(count) => {
                 *count -= 1;
@@ -114,5 +162,40 @@ mod tests {
         assert!(slots.take(1, 2, 1).is_empty());
         running.truncate(1);
         assert_eq!(slots.take(1, 2, 9).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn definitions_that_time_out_share_half_of_the_slots_while_others_wait() {
+        let slots = Slots::new(10);
+        for def_id in [1, 2] {
+            slots.take(def_id, 10, 1).remove(0).ended(Some(true));
+        }
+        // No other one waits.
+        let (mut first, second) = (slots.take(1, 10, 6), slots.take(2, 10, 6));
+        assert_eq!((first.len(), second.len()), (6, 4));
+        assert!(slots.take(3, 10, 4).is_empty(), "it waits now");
+        first.truncate(4);
+        assert_eq!(slots.take(2, 10, 6).len(), 0, "8 are more than half");
+        let third = slots.take(3, 10, 4);
+        assert_eq!(third.len(), 2);
+        drop(first);
+        assert_eq!(slots.take(1, 10, 10).len(), 1, "the fifth of five");
+        // Once the other one has all that it wants, or asks no more, they have what is free.
+        let rest = slots.take(3, 10, 2);
+        assert_eq!(rest.len(), 2);
+        let more = slots.take(1, 10, 10);
+        assert_eq!(more.len(), 2);
+        drop((more, rest, third, second));
+        // An attempt that ends in time makes it one of the others again; one that was handed back says nothing.
+        slots.take(1, 10, 1).remove(0).ended(None);
+        let others = slots.take(3, 10, 10);
+        assert_eq!(others.len(), 10);
+        assert!(slots.take(4, 10, 1).is_empty());
+        drop(others);
+        assert_eq!(slots.take(1, 10, 10).len(), 5);
+        tokio::time::advance(WAITS).await;
+        assert_eq!(slots.take(1, 10, 10).len(), 10);
+        slots.take(1, 10, 1).remove(0).ended(Some(false));
+        assert!(!slots.taken.lock().slow.contains(&1));
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::sweeper::{Batch, BatchResult};
-use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::{Failure, HandlerResult, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
-use test_support::sending::{Calls, PATIENCE, add, reaches, record, update};
+use test_support::sending::{Calls, PATIENCE, add, eventually, reaches, record, update};
 use tokio::sync::Notify;
 
 /// Long enough that a batch that is never full would show it.
@@ -66,24 +66,103 @@ pub async fn batch_that_is_not_full_is_sent_after_its_wait(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn batch_that_fails_as_a_whole_fails_each_notice(b: &dyn Backend) {
-    type Handle = fn() -> BatchResult;
-    let cases: [(Handle, &str, &str); 3] = [
-        (|| Err(HttpStatus(503).into()), "unavailable", "HTTP status 503"),
-        (|| Ok(Vec::new()), "unknown", "the batch handler returned 0 results for 2 notices"),
-        (|| panic!("of a test"), "unknown", "the batch handler panicked: of a test"),
+/// Handles the notices of a batch, or fails as a whole where one of them is 6.
+type Handle = fn(Vec<Notice<i64>>) -> BatchResult;
+
+fn accept(notices: &[Notice<i64>]) -> Vec<HandlerResult> {
+    notices.iter().map(|_| Ok(())).collect()
+}
+
+fn has_bad_one(notices: &[Notice<i64>]) -> bool {
+    notices.iter().any(|notice| *notice.param() == 6)
+}
+
+pub async fn bad_notice_that_fails_its_whole_batch_dies_alone(b: &dyn Backend) {
+    let cases: [(Handle, &str, &str); 4] = [
+        (
+            |n| if has_bad_one(&n) { Err(HttpStatus(503).into()) } else { Ok(accept(&n)) },
+            "unavailable",
+            "HTTP status 503",
+        ),
+        (|n| if has_bad_one(&n) { Err(Failure::give_up("no")) } else { Ok(accept(&n)) }, "unknown", "no"),
+        (
+            |n| if has_bad_one(&n) { Ok(Vec::new()) } else { Ok(accept(&n)) },
+            "unknown",
+            "the batch handler returned 0 results for 1 notices",
+        ),
+        (
+            |n| if has_bad_one(&n) { panic!("of a test") } else { Ok(accept(&n)) },
+            "unknown",
+            "the batch handler panicked: of a test",
+        ),
     ];
     for (handle, class, message) in cases {
-        let ids = added(b, 2).await;
-        let failing = move |_: Vec<Notice<i64>>| async move { handle() };
-        let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(2).wait(LONG), failing);
+        let ids = added(b, 10).await;
+        let sizes = Calls::default();
+        let noted = sizes.clone();
+        let handle = move |notices: Vec<Notice<i64>>| {
+            noted.note(notices.len());
+            async move { handle(notices) }
+        };
+        let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(10).wait(LONG), handle);
         let sweeper = builder.start().await.unwrap();
-        for id in ids {
+        for (n, id) in ids.into_iter().enumerate() {
+            if n != 6 {
+                reaches(b, id, Status::Succeeded).await;
+                continue;
+            }
             let dead = reaches(b, id, Status::DeadLetter).await;
-            assert_eq!((dead.last_class.as_deref(), dead.errors[0].message.as_str()), (Some(class), message));
+            assert_eq!((dead.last_class.as_deref(), dead.errors.len()), (Some(class), 1), "{dead:?}");
+            assert!(dead.errors[0].message.ends_with(message), "{dead:?}");
         }
+        // The whole, and one half of each bad part; the other halves are good.
+        let sizes = sizes.all();
+        assert!(sizes[0] == 10 && (7..=9).contains(&sizes.len()), "{sizes:?}");
         sweeper.shutdown().await;
     }
+}
+
+pub async fn batch_that_must_wait_is_not_repeated_in_parts(b: &dyn Backend) {
+    let ids = added(b, 4).await;
+    let sizes = Calls::default();
+    let noted = sizes.clone();
+    let busy = move |notices: Vec<Notice<i64>>| {
+        noted.note(notices.len());
+        async move { BatchResult::Err(Failure::retry_in(LONG, "busy")) }
+    };
+    let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(4).wait(LONG), busy);
+    let sweeper = builder.start().await.unwrap();
+    for id in ids {
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    assert_eq!(sizes.all(), [4]);
+    sweeper.shutdown().await;
+}
+
+/// The first try of all of them times out. Then each is sent alone.
+pub async fn bad_notice_that_hangs_its_batch_dies_alone(b: &dyn Backend) {
+    let definition = NotifyDef::new("sync").timeout("1s").retry_interval("1ms").max_retry_times(1);
+    b.outbox().define_if_missing(definition).await.unwrap();
+    let mut ids = Vec::new();
+    for n in 5..8 {
+        ids.push(b.add_new(NewNotice::new("sync", n).unwrap()).await.id());
+    }
+    let handle = |notices: Vec<Notice<i64>>| async move {
+        if has_bad_one(&notices) {
+            std::future::pending::<()>().await;
+        }
+        Ok(accept(&notices))
+    };
+    let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(3).wait(Duration::from_millis(100)), handle);
+    let sweeper = builder.start().await.unwrap();
+    for id in &ids {
+        eventually("its first try times out", async || !record(b, *id).await.errors.is_empty()).await;
+    }
+    b.clock().advance(Duration::from_secs(1));
+    for (id, status) in ids.into_iter().zip([Status::Succeeded, Status::DeadLetter, Status::Succeeded]) {
+        reaches(b, id, status).await;
+    }
+    sweeper.shutdown().await;
 }
 
 pub async fn unreadable_param_fails_alone_in_a_batch(b: &dyn Backend) {

@@ -80,7 +80,9 @@ macro_rules! sending_suite {
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;
             batches: batch_gets_several_notices_and_answers_for_each,
                 batch_that_is_not_full_is_sent_after_its_wait,
-                batch_that_fails_as_a_whole_fails_each_notice,
+                bad_notice_that_fails_its_whole_batch_dies_alone,
+                batch_that_must_wait_is_not_repeated_in_parts,
+                bad_notice_that_hangs_its_batch_dies_alone,
                 unreadable_param_fails_alone_in_a_batch,
                 attempt_that_timed_out_is_not_sent_with_its_batch,
                 batch_that_hangs_is_dropped_and_fails_each_notice;

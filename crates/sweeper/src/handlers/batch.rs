@@ -2,6 +2,10 @@
 //!
 //! A batch gathers attempts that are already running, each with its own claim, time-out and outcome. So claiming and settling know
 //! nothing of batches, and one bad notice fails alone.
+//!
+//! That holds for a bad notice that makes the whole call fail, too: the call is repeated in halves, within the same attempts, until the
+//! bad one is alone. A call that hangs leaves no time for that. A notice whose latest attempt timed out or crashed is therefore sent
+//! alone.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,14 +16,19 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
+use solid_notify_core::notice::last_record;
 use tokio::sync::oneshot;
 
 use super::erased::{AnyHandler, read};
+use super::failure::AfterFailure;
 use super::handler::{Facts, Failure, HandlerResult, Notice};
 use crate::supervise::panic_text;
 
-/// The result of a batch handler: a result for each notice, in the order in which it got them. An error is the failure of each.
+/// The result of a batch handler: a result for each notice, in the order in which it got them. An error says nothing of the single
+/// notices: the sweeper calls the handler again with each half of them, and so on, until only those fail that fail alone. Only
+/// [`Failure::retry_in`], [`Failure::pause`] and [`Failure::skip`] hold for each notice at once.
 pub type BatchResult = Result<Vec<HandlerResult>, Failure>;
 
 /// The size of a batch, and how long its first notice waits for others.
@@ -99,42 +108,68 @@ where
         }
     }
 
-    /// Calls the handler and hands each attempt its result.
-    async fn run(self: Arc<Self>, mut attempts: Vec<Attempt<T>>) {
-        // An attempt that ended meanwhile, by its time-out or a shutdown, must not be sent.
-        attempts.retain(|attempt| !attempt.result.is_closed());
-        if attempts.is_empty() {
-            return;
-        }
-        let (notices, mut results): (Vec<_>, Vec<_>) =
-            attempts.into_iter().map(|attempt| (attempt.notice, attempt.result)).unzip();
-        let call = async { (self.call)(notices).await };
-        let returned = tokio::select! {
-            biased;
-            returned = AssertUnwindSafe(call).catch_unwind() => returned,
-            // Nothing waits for it any more: it is cancelled as a single handler would be.
-            () = all_closed(&mut results) => return,
-        };
-        let returned = match returned {
-            Ok(Ok(returned)) if returned.len() == results.len() => returned,
-            Ok(Ok(returned)) => {
-                let wrong =
-                    format!("the batch handler returned {} results for {} notices", returned.len(), results.len());
-                Failure::retry(wrong).for_each(results.len())
+    /// Calls the handler and hands each attempt its result. Repeats a call that failed as a whole in halves.
+    fn run(self: Arc<Self>, mut attempts: Vec<Attempt<T>>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // An attempt that ended meanwhile, by its time-out or a shutdown, must not be sent.
+            attempts.retain(|attempt| !attempt.result.is_closed());
+            if attempts.is_empty() {
+                return;
             }
-            Ok(Err(failure)) => failure.for_each(results.len()),
-            Err(panic) => {
-                let message = format!("the batch handler panicked: {}", panic_text(&*panic));
-                // The panic's payload may panic again when it is dropped.
-                std::mem::forget(panic);
-                Failure::retry(message).for_each(results.len())
+            let facts: Vec<_> = attempts.iter().map(|attempt| Arc::clone(&attempt.notice.facts)).collect();
+            let (notices, mut results): (Vec<_>, Vec<_>) =
+                attempts.into_iter().map(|attempt| (attempt.notice, attempt.result)).unzip();
+            let call = async { (self.call)(notices).await };
+            let returned = tokio::select! {
+                biased;
+                returned = AssertUnwindSafe(call).catch_unwind() => returned,
+                // Nothing waits for it any more: it is cancelled as a single handler would be.
+                () = all_closed(&mut results) => return,
+            };
+            let whole = match returned {
+                Ok(Ok(returned)) if returned.len() == results.len() => return send(results, returned),
+                Ok(Ok(returned)) => {
+                    let wrong =
+                        format!("the batch handler returned {} results for {} notices", returned.len(), results.len());
+                    Failure::retry(wrong)
+                }
+                Ok(Err(failure)) => failure,
+                Err(panic) => {
+                    let message = format!("the batch handler panicked: {}", panic_text(&*panic));
+                    // The panic's payload may panic again when it is dropped.
+                    std::mem::forget(panic);
+                    Failure::retry(message)
+                }
+            };
+            let count = results.len();
+            if count == 1 || !matches!(whole.next, AfterFailure::Retry | AfterFailure::GiveUp) {
+                return send(results, whole.for_each(count));
             }
-        };
-        for (result, returned) in results.into_iter().zip(returned) {
-            // An attempt that ended meanwhile has an outcome already.
-            let _ = result.send(returned);
+            let mut first: Vec<_> = facts.into_iter().zip(results).collect();
+            let second = first.split_off(count.div_ceil(2));
+            let [first, second] = [first, second].map(|half| Arc::clone(&self).run(read_again(half)));
+            tokio::join!(first, second);
+        })
+    }
+}
+
+/// Hands each attempt its result. One that ended meanwhile has an outcome already.
+fn send(results: Vec<oneshot::Sender<HandlerResult>>, returned: Vec<HandlerResult>) {
+    for (result, returned) in results.into_iter().zip(returned) {
+        let _ = result.send(returned);
+    }
+}
+
+/// Reads the parameters once more: the handler took them.
+fn read_again<T: DeserializeOwned>(attempts: Vec<(Arc<Facts>, oneshot::Sender<HandlerResult>)>) -> Vec<Attempt<T>> {
+    let mut readable = Vec::with_capacity(attempts.len());
+    for (facts, result) in attempts {
+        match read::<T>(&facts) {
+            Ok(param) => readable.push(Attempt { notice: Notice { param, facts }, result }),
+            Err(unreadable) => drop(result.send(Err(Failure::retry(unreadable).class(ErrorClass::Invalid)))),
         }
     }
+    readable
 }
 
 impl<T> Gathering<T> {
@@ -161,7 +196,12 @@ where
         Box::pin(async move {
             let param = read::<T>(&facts)?;
             let (result, returned) = oneshot::channel();
-            self.add(Attempt { notice: Notice { param, facts }, result });
+            let alone = is_suspect(&facts);
+            let attempt = Attempt { notice: Notice { param, facts }, result };
+            match alone {
+                true => drop(tokio::spawn(Arc::clone(&self).run(vec![attempt]))),
+                false => self.add(attempt),
+            }
             let lost = || Failure::retry("the batch ended without a result, because the process is shutting down");
             Ok(returned.await.unwrap_or_else(|_| Err(lost())))
         })
@@ -174,6 +214,14 @@ where
     fn check_recipients(&self, _: &[String], _: &[String]) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// True where the latest attempt timed out or its process died: whatever was sent with this notice may have done the same.
+fn is_suspect(facts: &Facts) -> bool {
+    let latest = last_record(facts.claimed.errors.as_deref());
+    latest.is_some_and(|latest| {
+        [ErrorClass::Timeout, ErrorClass::Crash].iter().any(|suspect| latest.class == suspect.as_str())
+    })
 }
 
 /// An error that several notices have in common. Its source is the error itself, which decides the class.
@@ -195,8 +243,8 @@ impl std::error::Error for Common {
 impl Failure {
     /// Returns the failure once for each of `count` notices.
     fn for_each(self, count: usize) -> Vec<HandlerResult> {
-        let Self { next, error, error_type } = self;
+        let Self { next, error, error_type, free_of_values } = self;
         let common = Common(Arc::new(error));
-        (0..count).map(|_| Err(Self { next, error: Box::new(common.clone()), error_type })).collect()
+        (0..count).map(|_| Err(Self { next, error: Box::new(common.clone()), error_type, free_of_values })).collect()
     }
 }

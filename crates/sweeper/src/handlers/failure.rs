@@ -22,6 +22,8 @@ pub struct Failure {
     pub(super) error: BoxError,
     /// The name of the error's type, where it has one of its own.
     pub(crate) error_type: Option<&'static str>,
+    /// Its text contains nothing of the parameter.
+    pub(crate) free_of_values: bool,
 }
 
 /// What the sweeper does with a notice whose attempt returned a [`Failure`].
@@ -38,7 +40,7 @@ pub(crate) enum AfterFailure {
 
 impl Failure {
     fn new<E: Into<BoxError> + 'static>(next: AfterFailure, error: E) -> Self {
-        Self { next, error: boxed(error), error_type: error_type::<E>() }
+        Self { next, error: boxed(error), error_type: error_type::<E>(), free_of_values: false }
     }
 
     /// Retries as the definition says, and its `retry_rules` for the class of the error.
@@ -104,6 +106,21 @@ impl Failure {
     #[must_use]
     pub fn class(self, class: ErrorClass) -> Self {
         Self { error: Box::new(Classed { class, error: self.error }), ..self }
+    }
+
+    /// Says that its text contains no value of the parameter, and nothing made from one (a part, an address, another spelling). Only such a
+    /// text is kept, logged and sent to people where the parameter is encrypted (`encrypt_param`); of any other one remain the class and
+    /// the code of the response.
+    ///
+    /// ```
+    /// # use solid_notify_sweeper::{Failure, HandlerResult};
+    /// # fn example() -> HandlerResult {
+    /// Err(Failure::retry("the terminal is closed").free_of_values())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn free_of_values(self) -> Self {
+        Self { free_of_values: true, ..self }
     }
 
     /// Returns the error; of [`Failure::skip`] the reason.

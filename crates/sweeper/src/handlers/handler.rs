@@ -107,7 +107,7 @@ pub trait Handler: Send + Sync + 'static {
 /// A notice, with its parameter, as a handler receives it.
 pub struct Notice<T> {
     pub(super) param: T,
-    pub(super) facts: Arc<Facts>,
+    pub(crate) facts: Arc<Facts>,
 }
 
 /// The part of a [`Notice`] that does not depend on the parameter's type.
@@ -118,6 +118,8 @@ pub(crate) struct Facts {
     outbox: AnyOutbox,
     /// Whether the parameter is stored encrypted, or should be.
     pub(crate) encrypted: bool,
+    /// When the lease of the attempt ends by the store's clock, if nothing extends it.
+    pub(crate) lease_end: DateTime<Utc>,
     /// The parameter that the handler gets, where it differs from the stored one.
     completed: OnceLock<String>,
     description: Mutex<Option<String>>,
@@ -142,7 +144,20 @@ impl Facts {
         let encrypted = encrypted || row.encrypt_param;
         let within = if policy.max_confirm_delay == FOREVER { Duration::ZERO } else { policy.max_confirm_delay };
         let ack_within = policy.need_confirm.then_some(within);
-        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, ack_within, require_ack, response })
+        let lease = chrono::TimeDelta::from_std(policy.lease()).unwrap_or(chrono::TimeDelta::MAX);
+        let lease_end = claimed.last_call_time.checked_add_signed(lease).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        Arc::new(Self {
+            claimed,
+            row,
+            outbox,
+            encrypted,
+            lease_end,
+            completed,
+            description,
+            ack_within,
+            require_ack,
+            response,
+        })
     }
 
     /// Returns the parameter as JSON.

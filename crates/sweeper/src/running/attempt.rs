@@ -51,7 +51,8 @@ pub(crate) fn start_attempt(
             drop(span);
         });
         // The handler has ended: the next one may start while this outcome is being written.
-        drop(slot);
+        let was_attempted = !matches!(outcome.event, Event::HandedBack(_));
+        slot.ended(was_attempted.then(|| outcome.class() == Some(ErrorClass::Timeout)));
         std::mem::forget(without_outcome);
         outcome.crash_loop_permit = crash_loop_permit;
         shared.queue_outcome(outcome);
@@ -107,18 +108,20 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     let facts = Facts::new(claimed, Arc::clone(&definition.row), &ready.policy, worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
-        let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
+        let message = match facts.encrypted {
+            true => format!("the handler panicked; {NOT_KEPT}"),
+            false => ready.without_masked(facts.param(), format!("the handler panicked: {}", panic_text(&*panic))),
+        };
         // The panic's payload may panic again when it is dropped.
         std::mem::forget(panic);
         Called::failed(ErrorClass::Unknown, message)
     });
     let mut claimed = facts.without_param();
-    // The description of the application is as public as it chose.
-    let is_own = claimed.description == facts.claimed.description;
-    claimed.description = claimed.description.map(|text| match is_own {
-        true => ready.without_masked(facts.param(), text),
-        false => masked(&ready, &facts, text),
-    });
+    // The description of the application is as public as it chose. What a handler made from an encrypted parameter is not kept.
+    if facts.encrypted {
+        claimed.description.clone_from(&facts.claimed.description);
+    }
+    claimed.description = claimed.description.map(|text| ready.without_masked(facts.param(), text));
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
@@ -126,8 +129,11 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
     }
     if matches!(outcome.event, Event::Paused(_)) {
-        // In a box, because it is rare, and its size would be that of each attempt.
-        outcome.event = Box::pin(pause(worker, definition, &outcome)).await;
+        // In a box, because it is rare, and its size would be that of each attempt. The next attempt repeats a pause that took too long.
+        let left = outcome.ready.policy.timeout.saturating_sub(outcome.duration);
+        if let Ok(event) = tokio::time::timeout(left, Box::pin(pause(worker, definition, &outcome))).await {
+            outcome.event = event;
+        }
     }
     outcome
 }
@@ -186,13 +192,13 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             Called::well(facts.required_ack().map_or(Event::Succeeded, wait))
         }
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
-            Called::well(Event::Skipped(masked(ready, facts, skip.error().to_string())))
+            Called::well(Event::Skipped(kept(ready, facts, &skip, skip.error().to_string())))
         }
         Ok(Ok(Err(Failure { next: AfterFailure::HandBack(delay), .. }))) => Called::well(Event::HandedBack(delay)),
         Ok(Ok(Err(failure))) => {
-            let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.known.registered.classifier.class_of(&**failure.error());
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
+            let message = kept(ready, facts, &failure, with_causes(failure.error()));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::Pause => Event::Paused(class),
@@ -206,19 +212,28 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
     }
 }
 
-/// Returns a text of the handler without the values of the parameter that people must not see: all of an encrypted one. All such texts
-/// pass here before they are stored, logged, or part of an alert.
-fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
-    match facts.encrypted {
-        true => Mask::whole().without_values_of(facts.param(), text),
-        false => ready.without_masked(facts.param(), text),
+/// Why a text is missing.
+const NOT_KEPT: &str = "its text is not kept, because the parameter is encrypted";
+
+/// Returns the text of a failure without the values of the parameter that people must not see. Where the parameter is encrypted, a text that
+/// may contain anything made from it is not kept at all. All such texts pass here before they are stored, logged, or part of an alert.
+fn kept(ready: &Ready, facts: &Facts, failure: &Failure, text: String) -> String {
+    if !facts.encrypted {
+        return ready.without_masked(facts.param(), text);
+    }
+    if failure.free_of_values {
+        return Mask::whole().without_values_of(facts.param(), text);
+    }
+    match facts.response().and_then(|response| response.code()) {
+        Some(code) => format!("the receiver answered {code}; {NOT_KEPT}"),
+        None => NOT_KEPT.to_owned(),
     }
 }
 
 /// Returns a response without what people must not see. All responses pass here before they are stored.
 fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
     match &ready.policy.mask {
-        _ if facts.encrypted => Mask::whole().masked_response(facts.param(), response),
+        _ if facts.encrypted => response.code_only(),
         Some(mask) => mask.masked_response(facts.param(), response),
         None => response,
     }
