@@ -1067,6 +1067,29 @@ FROM notify_msg
 WHERE id = $2
 FOR UPDATE;
 
+-- answerable_if_free
+SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
+
 -- ended
 SELECT
   status,
@@ -1076,6 +1099,16 @@ SELECT
 FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
+
+-- ended_if_free
+SELECT
+  status,
+  fence,
+  def_id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
 
 -- nack
 UPDATE notify_msg SET
@@ -1368,6 +1401,11 @@ SELECT
 FROM notify_def
 WHERE name = $2;
 
+-- has_definition
+SELECT 1
+FROM notify_def
+WHERE id = $2;
+
 -- lock_definition
 SELECT
   id,
@@ -1413,7 +1451,7 @@ SELECT
   )
 FROM notify_def
 WHERE id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- create_definition
 INSERT INTO
@@ -1731,11 +1769,13 @@ UPDATE notify_node SET
   version = $4,
   clock_offset_ms = $5,
   refused = $6,
-  stopped = $7
+  stopped = $7,
+  problems = $8
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
+INSERT INTO
+  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
 VALUES (
   $2,
   $3,
@@ -1743,6 +1783,7 @@ VALUES (
   $5,
   $6,
   $7,
+  $8,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1785,6 +1826,7 @@ SELECT
   version,
   clock_offset_ms,
   refused,
+  problems,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', start_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
 FROM notify_node
@@ -2014,7 +2056,7 @@ SELECT
   NULL
 FROM notify_msg m
 WHERE m.id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- lock_ended
 SELECT
@@ -2045,7 +2087,7 @@ SELECT
   m.end_reason
 FROM notify_msg_history m
 WHERE m.id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- list_ended_newest
 SELECT
@@ -3534,6 +3576,12 @@ WHERE
 FOR UPDATE
 /*!80000 OF m */
 SKIP LOCKED;
+
+-- lock_act
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5
+FOR UPDATE SKIP LOCKED;
 
 -- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason

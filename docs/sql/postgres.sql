@@ -1526,6 +1526,29 @@ FROM notify_msg
 WHERE id = $2
 FOR UPDATE;
 
+-- answerable_if_free
+SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  expires_at,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
+
 -- ended
 SELECT
   status,
@@ -1539,6 +1562,20 @@ SELECT
 FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
+
+-- ended_if_free
+SELECT
+  status,
+  fence,
+  def_id,
+  CASE
+    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
+    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
 
 -- nack
 UPDATE notify_msg SET
@@ -1965,6 +2002,11 @@ SELECT
 FROM notify_def
 WHERE name = $2;
 
+-- has_definition
+SELECT 1
+FROM notify_def
+WHERE id = $2;
+
 -- lock_definition
 SELECT
   id,
@@ -2022,7 +2064,7 @@ SELECT
   )
 FROM notify_def
 WHERE id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- create_definition
 INSERT INTO
@@ -2391,11 +2433,13 @@ UPDATE notify_node SET
   version = $4,
   clock_offset_ms = $5,
   refused = $6,
-  stopped = $7
+  stopped = $7,
+  problems = $8
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
+INSERT INTO
+  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
 VALUES (
   $2,
   $3,
@@ -2403,6 +2447,7 @@ VALUES (
   $5,
   $6,
   $7,
+  $8,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2437,6 +2482,7 @@ SELECT
   version,
   clock_offset_ms,
   refused,
+  problems,
   CASE
     WHEN isfinite(start_time) THEN (date_part('epoch', start_time) * 1000)::bigint
     WHEN start_time < 'epoch'::timestamptz THEN 0
@@ -2739,7 +2785,7 @@ SELECT
   NULL
 FROM notify_msg m
 WHERE m.id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- lock_ended
 SELECT
@@ -2790,7 +2836,7 @@ SELECT
   m.end_reason
 FROM notify_msg_history m
 WHERE m.id = $2
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
 
 -- list_ended_newest
 SELECT
@@ -4588,6 +4634,12 @@ CROSS JOIN
       AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)
     FOR UPDATE OF m SKIP LOCKED
   ) AS m;
+
+-- lock_act
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5
+FOR UPDATE SKIP LOCKED;
 
 -- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason

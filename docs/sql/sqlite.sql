@@ -1127,7 +1127,34 @@ SELECT
 FROM notify_msg
 WHERE id = $2;
 
+-- answerable_if_free
+SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
+  status
+FROM notify_msg
+WHERE id = $2;
+
 -- ended
+SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- ended_if_free
 SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history
 WHERE id = $2;
@@ -1403,6 +1430,11 @@ SELECT
   )
 FROM notify_def
 WHERE name = $2;
+
+-- has_definition
+SELECT 1
+FROM notify_def
+WHERE id = $2;
 
 -- lock_definition
 SELECT
@@ -1757,11 +1789,13 @@ UPDATE notify_node SET
   version = $4,
   clock_offset_ms = $5,
   refused = $6,
-  stopped = $7
+  stopped = $7,
+  problems = $8
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, start_time, last_seen)
+INSERT INTO
+  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
 VALUES (
   $2,
   $3,
@@ -1769,6 +1803,7 @@ VALUES (
   $5,
   $6,
   $7,
+  $8,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1811,6 +1846,7 @@ SELECT
   version,
   clock_offset_ms,
   refused,
+  problems,
   CAST(round(unixepoch(start_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
 FROM notify_node
@@ -3405,6 +3441,11 @@ WHERE
   m.fence = b.fence
   AND m.status + 0 = b.was
   AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
+
+-- lock_act
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
 
 -- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason

@@ -123,7 +123,7 @@ fn routes(app: App) -> Router {
 // [end]
 
 // [probes]
-/// A readiness probe for Kubernetes or a load balancer: 503 while the sweeper starts or ends, or its database does not answer.
+/// A readiness probe for Kubernetes or a load balancer: 503 while this process cannot store acks.
 fn probes(monitor: SweeperMonitor) -> Router {
     Router::new().route("/readyz", get(ready)).with_state(monitor)
 }

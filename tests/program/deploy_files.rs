@@ -47,7 +47,7 @@ mod deploy {
             command.args(["verify", "--man=no"]);
             command
         };
-        assert_checked(verify, UNIT, ["Type=exec", "Type=executed"]);
+        assert_checked(verify, UNIT, ["Type=notify", "Type=notified"]);
         // From 0 (confined) to 100; a service without settings has 96.
         let rate = || {
             let mut command = systemd_analyze().unwrap();

@@ -23,22 +23,21 @@ mod servers {
     use super::*;
 
     test_support::on_each_server!(
-        after_an_outage_every_connection_is_a_fresh_one,
         leases_are_extended_while_every_other_call_waits,
         the_isolation_of_our_connections_does_not_depend_on_defaults,
     );
 }
 
 /// Returns an outbox and the counter of the connections that it has opened.
-struct Counted<D: Database> {
-    db: TestDb<D>,
-    outbox: Outbox<D::Db>,
+pub struct Counted<D: Database> {
+    pub db: TestDb<D>,
+    pub outbox: Outbox<D::Db>,
     opened: Arc<AtomicUsize>,
 }
 
 impl<D: Database> Counted<D> {
     /// `prepare` is run on each connection when it is opened.
-    async fn new(call_timeout: Duration, prepare: &'static str) -> Self {
+    pub async fn new(call_timeout: Duration, prepare: &'static str) -> Self {
         let db = TestDb::<D>::with_real_clock().await;
         db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let opened = Arc::new(AtomicUsize::new(0));
@@ -52,21 +51,21 @@ impl<D: Database> Counted<D> {
         Self { db, outbox, opened }
     }
 
-    fn opened(&self) -> usize {
+    pub fn opened(&self) -> usize {
         self.opened.load(Ordering::SeqCst)
     }
 
-    async fn call(&self) {
+    pub async fn call(&self) {
         self.outbox.definitions().await.unwrap();
     }
 
-    async fn close(self) {
+    pub async fn close(self) {
         drop(self.outbox);
         self.db.close().await;
     }
 }
 
-const LONG: Duration = Duration::from_secs(100);
+pub const LONG: Duration = Duration::from_secs(100);
 
 async fn a_connection_is_kept_while_calls_end_well<D: Database>() {
     let counted = Counted::<D>::new(LONG, "SELECT 1").await;
@@ -249,51 +248,6 @@ async fn lock<D: Database>(db: &TestDb<D>) -> sqlx::Transaction<'static, D::Db> 
         .await
         .unwrap();
     other
-}
-
-/// Ends the session that waits for the lock of [`lock`]; false where none does.
-async fn end_the_waiting<D: Database>(db: &TestDb<D>) -> bool {
-    let end = match <D::Db as sqlx::Database>::NAME {
-        "PostgreSQL" => {
-            "DO $$ BEGIN
-                 PERFORM pg_terminate_backend(l.pid) FROM pg_locks l
-                 WHERE NOT l.granted AND pg_blocking_pids(l.pid)
-                     && ARRAY(SELECT pid FROM pg_locks WHERE granted AND relation = 'notify_def'::regclass);
-                 ASSERT FOUND;
-             END $$"
-        }
-        _ => {
-            "SELECT concat('KILL ', id) INTO @kill FROM information_schema.processlist
-             WHERE db = database() AND id <> connection_id() AND info LIKE '%FROM notify_def WHERE id = % FOR UPDATE%';
-             PREPARE kill_it FROM @kill; EXECUTE kill_it"
-        }
-    };
-    let mut conn = db.pool.acquire().await.unwrap();
-    <D::Db as solid_notify::sql::Dialect>::script(&mut conn, end.into()).await.is_ok()
-}
-
-async fn after_an_outage_every_connection_is_a_fresh_one<D: Database>() {
-    let counted = Counted::<D>::new(LONG, "SELECT 1").await;
-    let seen = counted.outbox.definitions().await.unwrap().remove(0).row;
-    let other = lock(&counted.db).await;
-    // An editor has to wait for the row; meanwhile another connection rests.
-    let edit = counted.outbox.update(&seen, seen.clone().timeout("7s"));
-    let call = async {
-        eventually("the editor has a connection", async || counted.opened() == 2).await;
-        counted.call().await;
-        let opened = counted.opened();
-        eventually("the editor's session is ended", async || end_the_waiting(&counted.db).await).await;
-        opened
-    };
-    let (edited, opened) = tokio::join!(edit, call);
-    edited.unwrap_err();
-    assert_eq!(opened, 2);
-    other.rollback().await.unwrap();
-    // The connection on which the store checks the database has another purpose.
-    let before = counted.opened();
-    counted.call().await;
-    assert_eq!(counted.opened(), before + 1);
-    counted.close().await;
 }
 
 async fn leases_are_extended_while_every_other_call_waits<D: Database>() {

@@ -11,6 +11,7 @@ mod damage;
 mod encryption;
 mod error_classes;
 mod examine;
+mod hanging;
 mod inbox;
 mod keys;
 mod locks;

@@ -12,6 +12,7 @@ use solid_notify::{
     AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice,
 };
 use solid_notify_conformance::Backend;
+use solid_notify_core::error::FaultKind;
 use solid_notify_sql::statement_texts;
 use sqlx::{AssertSqlSafe, Executor, Pool};
 use test_support::databases::Cleanup;
@@ -204,6 +205,7 @@ where
 {
     let mut roles = Roles::<D>::create().await;
     let outbox = roles.outbox("sweeper").await;
+    outbox.engine().stores().operate.can_ack().await.unwrap();
     outbox.migrate().await.unwrap();
     let builder = outbox.sweeper().handler("sync", async |notice: Notice<i64>| match *notice.param() {
         0 => Err(Failure::give_up("refused")),
@@ -310,6 +312,8 @@ where
     let mut roles = Roles::<D>::create().await;
     let id = roles.db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap().id();
     let outbox = roles.outbox("reader").await;
+    let refused = outbox.engine().stores().operate.can_ack().await.unwrap_err();
+    assert_eq!(refused.kind, FaultKind::Unusable, "{refused}");
     outbox.migrate().await.unwrap();
     let operator = outbox.operator("alice");
     assert_eq!(operator.list(&Filter::live(), None, 10).await.unwrap().notices.len(), 1);

@@ -10,5 +10,6 @@ mod observing;
 mod operating;
 mod stubborn_store;
 mod ten_sweepers;
+mod true_health;
 mod unread_definitions;
 mod virtual_time;

@@ -204,7 +204,7 @@ pub async fn a_bulk_retry_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     // The second was revived, claimed and ended again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (who, filter) = ("alice".to_owned(), "these".to_owned());
-    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: BulkVerb::Retry, who, filter };
+    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: BulkVerb::Retry, who, filter, act: None };
     let done = b.stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.record(ids[1]).await.status, Status::DeadLetter);

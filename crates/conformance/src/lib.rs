@@ -270,6 +270,7 @@ macro_rules! suite {
                 a_text_finds_nothing_that_a_mask_hides,
                 a_purge_deletes_what_its_filter_selects_and_is_audited,
                 a_purge_of_many_takes_steps_and_only_what_is_as_it_was_seen,
+                a_step_of_an_act_whose_claim_was_lost_changes_nothing,
                 a_bad_filter_is_refused_by_each_call;
             grouping: dead_letters_are_grouped_by_definition_class_and_message,
                 a_group_is_listed_counted_and_retried_alone,

@@ -367,6 +367,7 @@ pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend)
     let next = b.clock().now() + MINUTE;
     assert_eq!(explained().await, Why::RateUsedUp { rate: "2/1m".to_owned(), next });
     b.clock().advance(MINUTE);
+    b.stores().send.beat(&node).await.unwrap();
     sent.extend(b.claims(&claim(def_id, 1, quota)).await.notices);
     assert_eq!(explained().await, Why::AllSending { total: 3 });
     assert_eq!(QuotaStop::Total.again_after(), FOREVER);

@@ -327,6 +327,7 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     assert_eq!(alice.explain(first).await.unwrap().why, Why::BeingSent { worker: worker.clone(), until });
     assert_eq!(alice.explain(second).await.unwrap().why, Why::Behind { id: first });
     b.clock().advance(LEASE);
+    b.stores().send.beat(&node(&["h"])).await.unwrap();
     let expired = Why::LeaseExpired { worker, since: until, nodes: 1 };
     assert_eq!(alice.explain(first).await.unwrap().why, expired);
     let mut crashed = crash(&claimed);

@@ -75,6 +75,8 @@ pub enum AlertReason {
     Locked,
     /// The receiver wants no more notices, so the sweeper has paused the definition.
     Paused,
+    /// A node cannot send, or not this definition: its calls are refused or hang, or an attempt cannot be cancelled.
+    NotSending,
 }
 
 impl AlertReason {
@@ -93,6 +95,7 @@ impl AlertReason {
             Self::CircuitOpen => "circuit_open",
             Self::Locked => "locked",
             Self::Paused => "paused",
+            Self::NotSending => "not_sending",
         }
     }
 
@@ -102,7 +105,7 @@ impl AlertReason {
     }
 
     /// All reasons.
-    pub const ALL: [AlertReason; 12] = [
+    pub const ALL: [AlertReason; 13] = [
         Self::FinalFailure,
         Self::Failure,
         Self::RepeatedFailures,
@@ -115,6 +118,7 @@ impl AlertReason {
         Self::CircuitOpen,
         Self::Locked,
         Self::Paused,
+        Self::NotSending,
     ];
 
     /// Returns the reason with this stored name.

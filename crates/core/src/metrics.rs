@@ -79,6 +79,8 @@ metrics! {
     SETTLE_BATCH = "solid_notify_settle_batch_size": Histogram of Count by [];
     /// 1 while the database responds to this node, else 0.
     DATABASE_UP = "solid_notify_database_up": Gauge of Count by [];
+    /// 1 while this node sends, else 0: the database does not answer or refuses, or the sweep hangs.
+    SENDING = "solid_notify_sending": Gauge of Count by [];
     /// Live notices by status (`not_sent`, `failed`, `sending`, `awaiting_ack`), from the snapshot.
     LIVE = "solid_notify_live": Gauge of Count by ["definition", "status"];
     /// How long the oldest due notice had been due, from the snapshot.

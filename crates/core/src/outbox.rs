@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
 use crate::secret::SecretRules;
-use crate::store::{Edit, Edited, NODE_LIVES, SeenNode};
+use crate::store::{Edit, Edited, NODE_RUNS, SeenNode};
 use crate::token::{AckToken, TokenKeys};
 
 /// A store of notices as this process sees it. Clones share all state.
@@ -138,7 +138,7 @@ impl AnyOutbox {
     /// Those of the store.
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
         let rows = self.engine.stores().definitions.definitions().await?;
-        let nodes = self.engine.stores().browse.nodes(NODE_LIVES).await?;
+        let nodes = self.engine.stores().browse.nodes(NODE_RUNS).await?;
         let in_force = in_force(rows.clone());
         let parents: HashSet<i64> = in_force.iter().filter_map(InForce::parent).collect();
         let states = rows.into_iter().zip(in_force);

@@ -2,15 +2,16 @@
 
 use chrono::DateTime;
 use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
-use solid_notify_core::notice::{Status, time_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, Status, time_from_millis};
+use solid_notify_core::store::NO_NOTICE;
 
 use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{Claimed, columns, numbers, read_claimed, required};
+use crate::dialect::row::{Claimed, columns, explain, numbers, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement, statements};
-use crate::settle::end_one;
+use crate::settle::{end_one, explain_end};
 
 /// Where `answerable` has the status, behind the columns of a claim.
 const STATUS_OF_LIVE: usize = Claimed::COUNT;
@@ -28,7 +29,9 @@ statements! {
     AckStatements:
     stored_where,
     answerable,
+    answerable_if_free,
     ended,
+    ended_if_free,
     nack,
     ack_late,
 }
@@ -37,6 +40,9 @@ impl AckStatements {
     fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
+        let answerable = format!("SELECT {}, status FROM notify_msg WHERE id = $2", Claimed::stored(kind));
+        let ended = format!("SELECT {} FROM notify_msg_history WHERE id = $2", Ended::list(kind));
+        let (wait, if_free) = (kind.lock_wait(), kind.lock_if_free());
         Self {
             // Without a lock: where there is no row, a locking read on MySQL would lock the gap. The next insert of any session
             // would wait there until the caller's transaction ends.
@@ -44,17 +50,11 @@ impl AckStatements {
                 "SELECT 1 FROM notify_msg WHERE id = $2 UNION ALL SELECT 2 FROM notify_msg_history WHERE id = $2"
                     .into(),
             ),
-            // The lock waits for a settle that runs now; afterwards one of the two statements finds the notice.
-            answerable: statement(format!(
-                "SELECT {}, status FROM notify_msg WHERE id = $2{}",
-                Claimed::stored(kind),
-                kind.lock_wait()
-            )),
-            ended: statement(format!(
-                "SELECT {} FROM notify_msg_history WHERE id = $2{}",
-                Ended::list(kind),
-                kind.lock_wait()
-            )),
+            // A lock that waits for a settle that runs now finds no row afterwards; the next look finds the notice where it went.
+            answerable: statement(format!("{answerable}{wait}")),
+            answerable_if_free: statement(answerable + if_free),
+            ended: statement(format!("{ended}{wait}")),
+            ended_if_free: statement(ended + if_free),
             // The new status makes the settle of a sender that is still running fail.
             nack: statement(format!(
                 "UPDATE notify_msg SET status = 4, errors = {}, next_call_time = {now} WHERE id = $2",
@@ -67,61 +67,97 @@ impl AckStatements {
     }
 }
 
-pub(crate) async fn ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, given: &Reply) -> sqlx::Result<AckResult> {
+/// Has the database explain the statements of acks: it then checks the rights and the tables, and neither locks nor changes anything.
+/// SQLite has no rights.
+pub(crate) async fn can_ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<()> {
+    let statements = AckStatements::of(DB::KIND);
+    let id = NO_NOTICE.into();
+    let mut conn = on.get().await?;
+    for statement in [&statements.stored_where, &statements.answerable_if_free, &statements.ended_if_free] {
+        explain::<DB>(&mut conn, statement, &[now, id]).await?;
+    }
+    explain::<DB>(&mut conn, &statements.nack, &[now, id, "[]".into()]).await?;
+    explain::<DB>(&mut conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
+    let none = ClaimedNotice::new(NO_NOTICE, 0, Status::AwaitingAck, String::new(), DateTime::UNIX_EPOCH);
+    if let OfLive::End(settle) = of_live(&Reply::ack(NO_NOTICE), &none) {
+        explain_end::<DB>(&mut conn, now, &settle).await?;
+    }
+    conn.done();
+    Ok(())
+}
+
+/// `None`: another session has locked the notice.
+pub(crate) async fn ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, given: &Reply) -> sqlx::Result<Option<AckResult>> {
+    let statements = AckStatements::of(DB::KIND);
+    let locks = (&statements.answerable_if_free, &statements.ended_if_free);
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
-    let answered = apply_ack::<DB>(&mut tx, now, given).await?;
+    let answered = look::<DB>(&mut tx, now, given, locks).await?;
     tx.commit().await?;
     conn.done();
     Ok(answered)
 }
 
-/// Stores an ack or nack, within a transaction.
+/// Stores an ack or nack within the caller's transaction. It waits for the lock of the notice, because an error would end that transaction
+/// on Postgres.
 pub(crate) async fn apply_ack<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     given: &Reply,
 ) -> sqlx::Result<AckResult> {
     let statements = AckStatements::of(DB::KIND);
-    let id = given.id.into();
-    // Two rounds, because an operator may revive the notice between the two looks.
+    // Two rounds, because an operator may revive the notice, or a settle archive it, between the two looks.
     for _ in 0..2 {
-        let stored = DB::fetch(conn, &statements.stored_where, &[now, id]).await?;
-        let stored = numbers::<DB>(&stored)?;
-        let rows = match stored.contains(&1) {
-            true => DB::fetch(conn, &statements.answerable, &[now, id]).await?,
-            false => Vec::new(),
-        };
+        if let Some(answered) = look::<DB>(conn, now, given, (&statements.answerable, &statements.ended)).await? {
+            return Ok(answered);
+        }
+    }
+    Ok(AckResult::Unknown)
+}
+
+/// Looks for the notice where it is stored now, locks it, and applies an ack or nack. `None`: it has moved meanwhile, or another session has
+/// locked it.
+async fn look<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    given: &Reply,
+    (answerable, ended): (&Statement, &Statement),
+) -> sqlx::Result<Option<AckResult>> {
+    let statements = AckStatements::of(DB::KIND);
+    let id = given.id.into();
+    let stored = DB::fetch(conn, &statements.stored_where, &[now, id]).await?;
+    let stored = numbers::<DB>(&stored)?;
+    if stored.is_empty() {
+        return Ok(Some(AckResult::Unknown));
+    }
+    if stored.contains(&1) {
+        let rows = DB::fetch(conn, answerable, &[now, id]).await?;
         if let Some(row) = rows.first() {
             let status = Status::from_code(required::<DB>(row, STATUS_OF_LIVE)?).unwrap_or(Status::NotSent);
-            let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(AckResult::Unknown) };
+            let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(Some(AckResult::Unknown)) };
             match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await?,
                 OfLive::Fail(errors) => {
                     DB::execute(conn, &statements.nack, &[now, id, errors.as_str().into()]).await?;
                 }
-                OfLive::Nothing(answered) => return Ok(answered),
+                OfLive::Nothing(answered) => return Ok(Some(answered)),
             }
             if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, Some(live.def_id), live.status) {
                 write_entry::<DB>(conn, now, &entry).await?;
             }
-            return Ok(AckResult::Applied);
+            return Ok(Some(AckResult::Applied));
         }
-        if stored.is_empty() {
-            return Ok(AckResult::Unknown);
-        }
-        let rows = DB::fetch(conn, &statements.ended, &[now, id]).await?;
-        let Some(row) = rows.first() else { continue };
-        let status = Status::from_code(required::<DB>(row, Ended::AT.status)?).unwrap_or(Status::Succeeded);
-        let created = time_from_millis(required::<DB>(row, Ended::AT.create_time)?);
-        if let Some(answered) = of_ended(given, status, required::<DB>(row, Ended::AT.fence)?, created) {
-            return Ok(answered);
-        }
-        DB::execute(conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
-        if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, DB::int(row, Ended::AT.def_id)?, status) {
-            write_entry::<DB>(conn, now, &entry).await?;
-        }
-        return Ok(AckResult::DeadLetterAcked);
     }
-    Ok(AckResult::Unknown)
+    let rows = DB::fetch(conn, ended, &[now, id]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let status = Status::from_code(required::<DB>(row, Ended::AT.status)?).unwrap_or(Status::Succeeded);
+    let created = time_from_millis(required::<DB>(row, Ended::AT.create_time)?);
+    if let Some(answered) = of_ended(given, status, required::<DB>(row, Ended::AT.fence)?, created) {
+        return Ok(Some(answered));
+    }
+    DB::execute(conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
+    if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, DB::int(row, Ended::AT.def_id)?, status) {
+        write_entry::<DB>(conn, now, &entry).await?;
+    }
+    Ok(Some(AckResult::DeadLetterAcked))
 }

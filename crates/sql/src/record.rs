@@ -55,7 +55,7 @@ impl RecordStatements {
         let statement = |text: String| Statement::new(kind, &text);
         let live = Record::list(kind, DUE, "NULL", "NULL");
         let ended = Record::list(kind, ENDED, &kind.epoch("m.finish_time"), "m.end_reason");
-        let lock = kind.lock_wait();
+        let lock = kind.lock_if_free();
         Self {
             find: statement(format!(
                 "SELECT {live} FROM notify_msg m WHERE m.id = $2
@@ -72,20 +72,31 @@ pub(crate) async fn find<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, id: i64) -> 
     rows.first().map(read::<DB>).transpose()
 }
 
-/// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
+/// The result of a look for a row that a call needs locked.
+pub(crate) enum Found<T> {
+    /// It is locked by this transaction.
+    Locked(T),
+    /// Another session has locked it.
+    Taken,
+    /// There is none.
+    Missing,
+}
+
+/// Locks the notice. One that has just moved to the other table counts as taken.
 pub(crate) async fn lock_record<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     id: i64,
-) -> sqlx::Result<Option<NoticeRecord>> {
+) -> sqlx::Result<Found<NoticeRecord>> {
     let statements = RecordStatements::of(DB::KIND);
-    for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
+    for statement in [&statements.lock_live, &statements.lock_ended] {
         let rows = DB::fetch(tx, statement, &[now, id.into()]).await?;
         if let Some(row) = rows.first() {
-            return read::<DB>(row).map(Some);
+            return read::<DB>(row).map(Found::Locked);
         }
     }
-    Ok(None)
+    let there = DB::fetch(tx, &statements.find, &[now, id.into()]).await?;
+    Ok(if there.is_empty() { Found::Missing } else { Found::Taken })
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {

@@ -32,6 +32,9 @@ use crate::{ack, alerts, examine, limits, nodes, ordering, record, series, settl
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
 
+/// How long an ack, and the pause of a definition by its receiver, look for a row that another session has locked.
+const ACK_WAITS: Duration = Duration::from_secs(1);
+
 #[async_trait]
 impl<DB: Dialect> SendStore for SqlStore<DB> {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
@@ -128,7 +131,9 @@ impl<DB: Dialect> DefinitionStore for SqlStore<DB> {
     }
 
     async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.call("editing a definition", Purpose::Operate, |on, now| {
+        // A person waits for another editor; an attempt that pauses its definition has other work.
+        let limit = if matches!(edit, Edit::Pause { .. }) { ACK_WAITS } else { self.call_timeout };
+        self.call_when_free("editing a definition", Purpose::Operate, limit, |on, now| {
             definitions::edit(on, now, &self.known, edit, who)
         })
         .await
@@ -227,11 +232,16 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
 #[async_trait]
 impl<DB: Dialect> OperateStore for SqlStore<DB> {
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        self.call("storing the ack or nack of a receiver", Purpose::Operate, |on, now| ack::ack(on, now, answer)).await
+        let doing = "storing the ack or nack of a receiver";
+        self.call_when_free(doing, Purpose::Ack, ACK_WAITS, |on, now| ack::ack(on, now, answer)).await
+    }
+
+    async fn can_ack(&self) -> Result<(), StoreError> {
+        self.call("checking the rights for acks", Purpose::Ack, |on, now| ack::can_ack(on, now)).await
     }
 
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
-        self.call("changing a notice for an operator", Purpose::Operate, |on, now| {
+        self.call_when_free("changing a notice for an operator", Purpose::Operate, self.call_timeout, |on, now| {
             past_collisions(move || verbs::change(on, now, id, verb, who))
         })
         .await

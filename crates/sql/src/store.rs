@@ -21,12 +21,14 @@ use crate::operate::purge::PurgeEnds;
 pub(crate) struct SqlStore<DB: Dialect> {
     connections: Connections<DB>,
     clock: Option<HandClock>,
-    call_timeout: Duration,
+    pub(crate) call_timeout: Duration,
     pub(crate) hints: ClaimHints,
     pub(crate) purge_ends: PurgeEnds,
     pub(crate) known: Arc<KnownIds>,
 }
 
+/// The pause between two looks for a row that another session has locked.
+const LOCKED_PAUSE: Duration = Duration::from_millis(50);
 /// A call that took longer is not repeated.
 const TRIED_AGAIN: Duration = Duration::from_millis(900);
 
@@ -92,6 +94,32 @@ impl<DB: Dialect> SqlStore<DB> {
             self.connections.end_turns();
         }
         Err(error)
+    }
+
+    /// Makes a call that needs the lock of a row, again and again for `limit` while it returns `None`: another session has locked the row.
+    /// Between the tries it holds neither a connection nor a turn, so it delays no other call.
+    pub(crate) async fn call_when_free<'s, T, F>(
+        &'s self,
+        doing: &'static str,
+        purpose: Purpose,
+        limit: Duration,
+        once: impl Fn(&'s Share<DB>, Arg<'static>) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = sqlx::Result<Option<T>>> + Send,
+    {
+        let began = tokio::time::Instant::now();
+        loop {
+            if let Some(done) = self.call(doing, purpose, &once).await? {
+                return Ok(done);
+            }
+            if began.elapsed() >= limit {
+                let problem =
+                    "another session has locked its row; repeat it when that session has ended its transaction";
+                return Err(StoreError::new(doing, FaultKind::Conflict, problem));
+            }
+            tokio::time::sleep(LOCKED_PAUSE).await;
+        }
     }
 }
 

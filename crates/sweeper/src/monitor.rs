@@ -14,7 +14,7 @@ pub struct SweeperMonitor {
 }
 
 /// The state of a sweeper at one moment: see [`Sweeper::health`]. Times are those of the process's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SweeperHealth {
     /// True if the database answers, as far as the last calls show. True at the start, before the first call.
@@ -24,18 +24,28 @@ pub struct SweeperHealth {
     /// How many attempts run: their handlers have not returned yet.
     pub running: usize,
     /// How long ago the last sweep succeeded; `None` before the first one. It is at most a few poll intervals while the database
-    /// answers: a much older one means that the sweep hangs.
+    /// answers.
     pub last_sweep: Option<Duration>,
-    /// How long ago the last heartbeat was stored; `None` before the first one. Usually at most a minute.
+    /// How long ago the last sign of life of this node was stored; `None` before the first one. Usually at most 5 s.
     pub last_heartbeat: Option<Duration>,
     /// True from the beginning of a shutdown, and after the end of the sweeper.
     pub shutting_down: bool,
+    /// Why acks cannot be stored: the database does not answer, or it refuses; the sweeper starts or stops. `None`: they can.
+    pub not_ready: Option<String>,
+    /// Why this sweeper sends nothing, or not all: as [`Self::not_ready`], and also a refused claim, a sweep that hangs, outcomes that
+    /// are not stored. Receivers that are slow or fail are no reason. `None`: it sends.
+    pub not_sending: Option<String>,
 }
 
 impl SweeperHealth {
-    /// Returns true if the sweeper has swept, is not shutting down, and its database answers.
+    /// Returns true if this process can store acks: for a readiness route. It stays true where sending fails.
     pub fn is_ready(&self) -> bool {
-        self.database_answers && self.last_sweep.is_some() && !self.shutting_down
+        self.not_ready.is_none()
+    }
+
+    /// Returns true if it sends.
+    pub fn is_sending(&self) -> bool {
+        self.not_sending.is_none()
     }
 }
 
@@ -48,14 +58,19 @@ impl std::fmt::Debug for SweeperMonitor {
 impl SweeperMonitor {
     /// Returns the state at this moment. It calls no database.
     pub fn health(&self) -> SweeperHealth {
-        let seen = self.worker.health.seen();
+        let (seen, shutting_down) = (self.worker.health.seen(), self.worker.signals.is_stopped());
+        let stops = || shutting_down.then(|| "it stops".to_owned());
         SweeperHealth {
+            not_ready: stops().or_else(|| self.worker.health.no_acks()),
+            not_sending: stops()
+                .or_else(|| self.worker.health.not_sending(self.worker.settings.poll_interval))
+                .or_else(|| seen.last_sweep.is_none().then(|| "it starts".to_owned())),
             database_answers: !self.worker.health.is_down(),
             database_for: seen.changed.elapsed(),
             running: self.worker.in_flight.running(),
             last_sweep: seen.last_sweep.map(|at| at.elapsed()),
             last_heartbeat: seen.last_heartbeat.map(|at| at.elapsed()),
-            shutting_down: self.worker.signals.is_stopped(),
+            shutting_down,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Another session holds locks: the statements of the store do not wait for them, and sweepers go on with all other work.
 
+mod acks;
 mod statements;
 mod sweepers;
 

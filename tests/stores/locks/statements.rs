@@ -336,25 +336,24 @@ async fn a_duplicate_that_a_snapshot_does_not_show_is_no_error<D: Database>() {
     db.close().await;
 }
 
-/// A call that timed out must not leave its statement running, because it would change rows later.
+/// A call that ended must not leave its statement running, because it would change rows later.
 async fn a_call_that_timed_out_leaves_nothing_running<D: Database>(running: &str)
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(5))).await;
-    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let seen = db.outbox.definitions().await.unwrap().remove(0).row;
+    let alice = db.outbox.operator("alice");
+    assert!(alice.pause_all("a test").await.unwrap() && alice.resume_all().await.unwrap());
     let mut other = db.pool.begin().await.unwrap();
-    (&mut *other).execute("SELECT id FROM notify_def FOR UPDATE").await.unwrap();
+    (&mut *other).execute("SELECT id FROM notify_switch FOR UPDATE").await.unwrap();
     let is_running = async || !db.pool.fetch_all(AssertSqlSafe(running.to_owned())).await.unwrap().is_empty();
-    // An editor has to wait for the row.
-    let edit = db.outbox.update(&seen, seen.clone().timeout("7s"));
-    let (edited, ()) = tokio::join!(edit, eventually("the statement waits", &is_running));
-    edited.unwrap_err();
+    let pause = alice.pause_all("a test");
+    let (paused, ()) = tokio::join!(pause, eventually("the statement waits", &is_running));
+    paused.unwrap_err();
     eventually("the statement is gone", async || !is_running().await).await;
     other.rollback().await.unwrap();
-    assert_eq!(db.outbox.definitions().await.unwrap()[0].row.timeout, "30s");
+    assert_eq!(alice.paused().await.unwrap(), None);
     db.close().await;
 }
 
@@ -363,11 +362,10 @@ mod on_postgres {
 
     #[tokio::test]
     async fn a_call_that_timed_out_leaves_nothing_running_on_postgres() {
-        // The server shows only the beginning of a long statement.
         a_call_that_timed_out_leaves_nothing_running::<Postgres>(
             "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-             WHERE NOT l.granted AND a.datname = current_database() AND a.query LIKE 'SELECT id, name, handler%'
-             AND pg_blocking_pids(a.pid) && ARRAY(SELECT pid FROM pg_locks WHERE granted AND relation = 'notify_def'::regclass)",
+             WHERE NOT l.granted AND a.datname = current_database() AND a.query LIKE '%notify_switch%'
+             AND pg_blocking_pids(a.pid) && ARRAY(SELECT pid FROM pg_locks WHERE granted AND relation = 'notify_switch'::regclass)",
         )
         .await;
     }
@@ -380,7 +378,7 @@ mod on_mariadb {
     async fn a_call_that_timed_out_leaves_nothing_running_on_mariadb() {
         a_call_that_timed_out_leaves_nothing_running::<MariaDb>(
             "SELECT 1 FROM information_schema.processlist
-             WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = ? FOR UPDATE%'",
+             WHERE id <> connection_id() AND db = database() AND info LIKE '%notify_switch%'",
         )
         .await;
     }
@@ -393,7 +391,7 @@ mod on_mysql {
     async fn a_call_that_timed_out_leaves_nothing_running_on_mysql() {
         a_call_that_timed_out_leaves_nothing_running::<MySql>(
             "SELECT 1 FROM information_schema.processlist
-             WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = % FOR UPDATE%'",
+             WHERE id <> connection_id() AND db = database() AND info LIKE '%notify_switch%'",
         )
         .await;
     }

@@ -98,9 +98,11 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "claimed_by" => vec![list(&["'no-node'", "500"])],
-        "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stored_where" => {
+        "find" | "lock_live" | "lock_ended" | "answerable" | "answerable_if_free" | "ended" | "ended_if_free"
+        | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
+        "lock_act" => vec![list(&["777", "1"])],
         "list_ended_newest" | "list_ended_oldest" => each_slice(["1", "3"], &times),
         "list_live_newest" | "list_live_oldest" => each_slice(["0", "5"], &times),
         "list_dead_newest" | "list_dead_oldest" => each_slice(["'auth'", "'timeout'"], &times),

@@ -31,9 +31,9 @@ const READ_INTERVAL: Duration = Duration::from_secs(30);
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// The first and the longest wait after a failure.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// How many replies a consumer gets before it has acked one, and how many of them it stores at the same time.
+/// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other;
+/// the store itself limits how many it stores at the same time.
 const PREFETCH: u16 = 100;
-const AT_ONCE: usize = 8;
 
 /// Receives replies until it is dropped; returned by [`super::Amqp::replies`].
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Consumer {
         let replies = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
         *wait = WAITS.0;
         let handled = replies.map(|delivery| async move { self.handle(delivery?).await });
-        let mut handled = handled.buffer_unordered(AT_ONCE);
+        let mut handled = handled.buffer_unordered(usize::from(PREFETCH));
         while let Some(handled) = handled.next().await {
             handled?;
         }

@@ -31,6 +31,8 @@ struct Health {
     refused_definitions: Vec<String>,
     without_handler: Vec<String>,
     open_circuits: Vec<String>,
+    /// What keeps nodes from sending.
+    not_sending: Vec<String>,
     /// Whether a node sends alerts to people.
     alerts_are_sent: bool,
     open_alerts: usize,
@@ -58,13 +60,22 @@ pub(crate) async fn health(session: &Session) -> Outcome {
         refused_definitions: names(&|state| !state.refused_by.is_empty()),
         without_handler: if nodes.is_empty() { Vec::new() } else { without_handler },
         open_circuits: circuits.into_iter().filter(|at| at.open).map(|at| at.definition).collect(),
+        not_sending: nodes
+            .iter()
+            .flat_map(|node| node.problems.iter().map(|why| format!("{}: {why}", node.id)))
+            .collect(),
         alerts_are_sent: states.iter().any(|state| is_alert(state) && state.is_handled_by(&nodes)),
         open_alerts: session.operator.open_alerts(1000).await?.len(),
         dead_letters: dead_letters.iter().map(|class| class.count.count).sum(),
         nodes,
     };
-    let blocking =
-        [&health.invalid_definitions, &health.refused_definitions, &health.without_handler, &health.open_circuits];
+    let blocking = [
+        &health.invalid_definitions,
+        &health.refused_definitions,
+        &health.without_handler,
+        &health.open_circuits,
+        &health.not_sending,
+    ];
     health.healthy = !health.nodes.is_empty() && health.paused.is_none() && blocking.into_iter().all(Vec::is_empty);
     session.out.show(&health, || text(&health))?;
     Ok(if health.healthy { Exit::Done } else { Exit::Failed })
@@ -81,6 +92,7 @@ fn text(health: &Health) -> String {
             nodes => nodes.to_string(),
         },
     );
+    fields.add("not sending", Some(health.not_sending.join("; ")).filter(|why| !why.is_empty()));
     fields.add("paused", health.paused.as_ref().map(|paused| format!("{paused}; `solid-notify resume-all` ends it")));
     fields.add("definitions", health.definitions);
     fields.add(

@@ -3,9 +3,10 @@
 
 use std::fmt::Display;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -28,15 +29,38 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// Threads that have given no sign of life for so long are stuck: two beats.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// The most threads of one database. Attempts wait for receivers, so a few threads carry thousands of them.
 const THREADS: usize = 4;
 
 /// A database, from its first start until it is removed.
 pub(super) struct Database {
     state: Arc<Mutex<State>>,
+    pulse: Arc<Pulse>,
     /// `None` stops it. Another value restarts it.
     wanted: watch::Sender<Option<Arc<config::Database>>>,
     ended: oneshot::Receiver<()>,
+}
+
+/// The sign of life of a database's threads.
+struct Pulse {
+    at: Mutex<Instant>,
+    /// That they gave none was reported.
+    reported: AtomicBool,
+}
+
+impl Pulse {
+    async fn beat(&self) {
+        loop {
+            *locked(&self.at) = Instant::now();
+            if self.reported.swap(false, Ordering::Relaxed) {
+                tracing::info!("the threads of this database run again");
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
 }
 
 /// What a database does now.
@@ -53,17 +77,17 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Returns why it is not ready. `None`: it is.
-    pub(super) fn problem(&self) -> Option<String> {
+    /// Returns why acks cannot be stored, and why it does not send. `None`: all is well.
+    pub(super) fn problems(&self) -> (Option<String>, Option<String>) {
+        let neither = |problem: &str| (Some(problem.to_owned()), Some(problem.to_owned()));
         match self {
-            Self::Starting => Some("it starts".to_owned()),
-            Self::Failing(problem) => Some(problem.clone()),
-            Self::Running { monitor, .. } if monitor.health().is_ready() => None,
-            Self::Running { monitor, .. } => Some(match monitor.health().database_answers {
-                true => "the sweeper is not ready".to_owned(),
-                false => "the database does not answer".to_owned(),
-            }),
-            Self::Stopping => Some("it stops".to_owned()),
+            Self::Starting => neither("it starts"),
+            Self::Failing(problem) => neither(problem),
+            Self::Running { monitor, .. } => {
+                let health = monitor.health();
+                (health.not_ready, health.not_sending)
+            }
+            Self::Stopping => neither("it stops"),
         }
     }
 }
@@ -87,6 +111,9 @@ impl Database {
         let (ends, ended) = oneshot::channel();
         let state = Arc::new(Mutex::new(State::Starting));
         let (own, owner) = (Arc::clone(&state), name.to_owned());
+        let pulse = Arc::new(Pulse { at: Mutex::new(Instant::now()), reported: AtomicBool::new(false) });
+        let beats = Arc::clone(&pulse);
+        runtime.spawn(async move { beats.beat().await });
         let main = thread::Builder::new().name(name.to_owned()).spawn(move || {
             metrics.record_this_thread();
             runtime.block_on(run(&owner, given, &own));
@@ -95,11 +122,29 @@ impl Database {
             let _ = ends.send(());
         });
         main.map_err(failed)?;
-        Ok(Self { state, wanted, ended })
+        Ok(Self { state, pulse, wanted, ended })
     }
 
     pub(super) fn state(&self) -> State {
         locked(&self.state).clone()
+    }
+
+    /// Returns for how long its threads have given no sign of life, if that is too long.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        Some(locked(&self.pulse.at).elapsed()).filter(|silent| *silent > SILENT)
+    }
+
+    /// Logs, once, that its threads have ceased to run.
+    pub(super) fn report_stuck(&self, name: &str) {
+        if let Some(silent) = self.silent_for()
+            && !self.pulse.reported.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                database = name,
+                "its threads have not run for {} s: something blocks them; other databases go on",
+                silent.as_secs()
+            );
+        }
     }
 
     /// Restarts it, if its settings have changed. Returns whether they have.
@@ -202,6 +247,6 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     Ok((started, replies, acks.into_router()))
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

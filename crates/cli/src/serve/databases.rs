@@ -52,6 +52,17 @@ impl Databases {
         }
     }
 
+    /// Returns true if the threads of any database run, or if there is none.
+    pub(super) fn any_runs(&self) -> bool {
+        let running = self.locked();
+        running.is_empty() || running.values().any(|database| database.silent_for().is_none())
+    }
+
+    /// Logs each database whose threads have ceased to run, once.
+    pub(super) fn report_stuck(&self) {
+        self.locked().iter().for_each(|(name, database)| database.report_stuck(name));
+    }
+
     pub(super) fn states(&self) -> BTreeMap<String, State> {
         self.locked().iter().map(|(name, database)| (name.clone(), database.state())).collect()
     }

@@ -16,10 +16,11 @@ use super::database;
 use super::databases::Databases;
 use super::metrics::Metrics;
 
-/// Whether a database is ready, and why not.
+/// Whether acks can be stored in a database and notices are sent from it, and why not.
 #[derive(Serialize)]
 struct Ready {
     ready: bool,
+    sending: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -50,7 +51,7 @@ pub(super) fn routes(shown: Shown) -> Router {
 
 async fn all_ready(State(shown): State<Shown>) -> Response {
     let databases: BTreeMap<String, Ready> =
-        shown.databases.states().into_iter().map(|(name, state)| (name, ready(state.problem()))).collect();
+        shown.databases.states().into_iter().map(|(name, state)| (name, ready(&state))).collect();
     // There is none while the program ends.
     let ready = !databases.is_empty() && databases.values().all(|database| database.ready);
     let all = AllReady { ready, databases };
@@ -60,15 +61,16 @@ async fn all_ready(State(shown): State<Shown>) -> Response {
 async fn one_ready(State(shown): State<Shown>, Path(name): Path<String>) -> Response {
     match shown.databases.state(&name) {
         Some(state) => {
-            let ready = ready(state.problem());
+            let ready = ready(&state);
             (status(ready.ready), Json(ready)).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
-fn ready(problem: Option<String>) -> Ready {
-    Ready { ready: problem.is_none(), problem }
+fn ready(state: &database::State) -> Ready {
+    let (not_ready, not_sending) = state.problems();
+    Ready { ready: not_ready.is_none(), sending: not_sending.is_none(), problem: not_ready.or(not_sending) }
 }
 
 fn status(ready: bool) -> StatusCode {

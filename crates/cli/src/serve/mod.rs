@@ -4,6 +4,7 @@
 
 mod channels;
 pub(crate) mod config;
+mod connections;
 mod database;
 mod databases;
 mod http;
@@ -13,8 +14,9 @@ mod metrics;
 #[cfg_attr(not(feature = "full"), path = "without_param_keys.rs")]
 mod param_keys;
 mod reading;
+#[cfg_attr(not(all(unix, feature = "full")), path = "without_service_manager.rs")]
+mod service_manager;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,17 +89,19 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
     databases.apply(&config.databases, &metrics)?;
 
     let shown = http::Shown { databases: Arc::clone(&databases), metrics: metrics.clone() };
-    let routes = http::routes(shown).into_make_service_with_connect_info::<SocketAddr>();
+    let routes = http::routes(shown);
     let (end, ended) = oneshot::channel::<()>();
     let until_end = async {
         // An error means the same: the program ends.
         let _ = ended.await;
     };
-    let http = tokio::spawn(axum::serve(listener, routes).with_graceful_shutdown(until_end).into_future());
-    let (upkeep, of_log) = (metrics.clone(), Arc::clone(log));
+    let http = tokio::spawn(connections::serve(listener, routes, until_end));
+    service_manager::started(&databases);
+    let (upkeep, of_log, of_databases) = (metrics.clone(), Arc::clone(log), Arc::clone(&databases));
     tokio::spawn(async move {
         loop {
             upkeep.of_log(&of_log);
+            of_databases.report_stuck();
             tokio::time::sleep(UPKEEP).await;
             upkeep.handle().run_upkeep();
         }
@@ -109,6 +113,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
             () = reloads.next() => reload(source, &mut config, &databases, &metrics, log),
         }
     }
+    service_manager::stops();
     tracing::info!("stops: attempts have {} s", longest_grace(&config).as_secs());
     tokio::select! {
         () = databases.stop() => {}

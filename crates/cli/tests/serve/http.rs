@@ -3,6 +3,8 @@
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use solid_notify::operate::Filter;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::receiver::Receiver;
 use crate::{Site, add, count, eventually, until_all_ended};
@@ -22,7 +24,10 @@ async fn unreachable_database_fails_its_probe_and_disturbs_no_other() {
     assert_eq!(serve.get("/livez").await, (200, "live".to_owned()));
     let (status, body) = serve.get("/readyz").await;
     let body: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &body["ready"], &body["databases"]["shop"]), (503, &json!(false), &json!({"ready": true})));
+    assert_eq!(
+        (status, &body["ready"], &body["databases"]["shop"]),
+        (503, &json!(false), &json!({"ready": true, "sending": true}))
+    );
     assert!(body["databases"]["gone"]["problem"].is_string(), "{body}");
     assert_eq!(serve.get("/readyz/gone").await.0, 503);
     assert_eq!(serve.get("/readyz/typo").await.0, 404);
@@ -126,4 +131,69 @@ async fn acks_are_limited_by_the_address_that_the_proxy_names() {
     assert_eq!(refused((0..200).map(|number| format!("192.0.2.{number}")).collect()).await, 0);
     // At 100 a second; a slow machine needs seconds for all.
     assert!(refused(vec!["198.51.100.7".to_owned(); 1500]).await > 0);
+}
+
+/// The most connections that `serve` keeps are fewer.
+const IDLE: usize = 700;
+
+#[tokio::test]
+async fn idle_half_open_and_slow_clients_keep_no_one_out() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let outbox = site.outbox("shop", &receiver).await;
+    let key = site.path("key");
+    std::fs::write(&key, "a secret of a test, which has 32 bytes").unwrap();
+    site.write(&format!("{}token_keys = ['file:{}']\n", site.database("shop"), key.display()));
+    let serve = site.serve().await;
+    serve.ready("/readyz").await;
+    let mut clients = Vec::new();
+    for k in 0..IDLE {
+        let mut client = TcpStream::connect(serve.address).await.unwrap();
+        match k % 3 {
+            0 => {}
+            1 => client.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n").await.unwrap(),
+            _ => {
+                let head =
+                    b"POST /ack HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+                client.write_all(head).await.unwrap();
+            }
+        }
+        clients.push(client);
+    }
+    for _ in 0..3 {
+        assert_eq!(serve.get("/livez").await.0, 200);
+        assert_eq!(serve.get("/readyz").await.0, 200);
+        let ack = reqwest::Client::new().post(format!("http://{}/ack", serve.address)).header("ack-token", "x");
+        assert_eq!(ack.send().await.unwrap().status(), 403);
+    }
+    add(&outbox, 0..5).await;
+    receiver.wait_for_numbers(5).await;
+    drop(clients);
+}
+
+/// systemd listens on a datagram socket.
+#[cfg(all(unix, feature = "full"))]
+#[tokio::test]
+async fn systemd_hears_of_the_start_the_life_and_the_end() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    let _outbox = site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let socket = site.path("notify");
+    let systemd = tokio::net::UnixDatagram::bind(&socket).unwrap();
+    let mut serve =
+        site.serve_with(|command| command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "400000")).await;
+    let heard = async |word: &str| {
+        let mut buffer = [0; 256];
+        loop {
+            let length = tokio::time::timeout(crate::LIMIT, systemd.recv(&mut buffer)).await.unwrap().unwrap();
+            if String::from_utf8_lossy(&buffer[..length]).contains(word) {
+                return;
+            }
+        }
+    };
+    for word in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        heard(word).await;
+    }
+    serve.signal("TERM");
+    heard("STOPPING=1").await;
+    assert!(serve.end().await.success());
 }

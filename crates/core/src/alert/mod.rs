@@ -150,6 +150,7 @@ impl Alert {
             AlertReason::CircuitOpen => "has an open circuit: its notices wait".to_owned(),
             AlertReason::Locked => "waits for a row that another session has locked".to_owned(),
             AlertReason::Paused => "was paused, because its receiver wants no more notices".to_owned(),
+            AlertReason::NotSending => "is not sent by a node".to_owned(),
         };
         match self.kind {
             AlertKind::Raised => format!("{name}: {what}"),

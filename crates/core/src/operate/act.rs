@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::act_verb::ActVerb;
-use super::bulk::{Bulk, STEP};
+use super::bulk::{Bulk, Order, STEP};
 use super::filter::Filter;
 use super::operator::Operator;
 use super::part::Part;
@@ -17,7 +17,7 @@ use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::limit::Rate;
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
-use crate::store::{BulkVerb, Listed, Position};
+use crate::store::{ActFence, BulkVerb, Listed, Position};
 
 /// A bulk act: what an operator asked for, and how far it is. It is the parameter of its notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ pub struct ActClaim {
     pub fence: i64,
     /// When its notice was added.
     pub created: DateTime<Utc>,
+    /// When its lease ends, if nothing extends it.
+    pub lease_end: DateTime<Utc>,
 }
 
 /// What follows a step of a bulk act.
@@ -178,7 +180,12 @@ impl ActRun {
         };
         let due = |n: u64, notice: &Listed| (notice.create_time <= created).then(|| first + rate.offset(n));
         let mut done = Bulk::default();
-        self.operator.step(part, rate.within(lead).min(STEP), &self.verb, &self.detail, &mut done, due).await?;
+        let ActClaim { id, fence, lease_end, .. } = self.claim;
+        let act_fence = Some(ActFence { id, fence, lease_end });
+        let order = Order { verb: &self.verb, filter: &self.detail, act: act_fence };
+        if !self.operator.step(part, rate.within(lead).min(STEP), order, &mut done, due).await? {
+            return Ok(AfterStep::Lost);
+        }
         act.changed += done.changed;
         act.dedupe_key_taken += done.dedupe_key_taken;
         act.passed_over += done.passed_over;
@@ -193,7 +200,6 @@ impl ActRun {
             self.parts.pop_front();
         }
         let param = written(&self.act)?;
-        let ActClaim { id, fence, .. } = self.claim;
         Ok(match self.operator.stores().operate.note_progress(id, fence, &param).await? {
             false => AfterStep::Lost,
             true if self.parts.is_empty() => AfterStep::Ended,

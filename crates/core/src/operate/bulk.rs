@@ -13,7 +13,7 @@ use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
 use crate::limit::Rate;
 use crate::notice::Status;
-use crate::store::{BulkStep, BulkStepDone, BulkVerb, Listed, Target};
+use crate::store::{ActFence, BulkStep, BulkStepDone, BulkVerb, Listed, Target};
 
 /// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -197,21 +197,21 @@ impl Operator {
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
         while !part.is_ended() {
-            self.step(&mut part, STEP, verb, filter, done, &due).await?;
+            self.step(&mut part, STEP, Order { verb, filter, act: None }, done, &due).await?;
         }
         Ok(())
     }
 
-    /// Executes the verb for the next notices of a queue slice, at most `limit`, in one transaction.
+    /// Executes the verb for the next notices of a queue slice, at most `limit`, in one transaction. Returns false if the claim of its act
+    /// was lost.
     pub(super) async fn step(
         &self,
         part: &mut Part,
         limit: usize,
-        verb: &BulkVerb,
-        filter: &str,
+        Order { verb, filter, act }: Order<'_>,
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let seen = part.page(&*self.stores().browse, limit).await?;
         // Notices that are not changed keep their place in the spread, so that no two steps overlap.
         let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
@@ -231,8 +231,12 @@ impl Operator {
                 verb: verb.clone(),
                 who: self.who.clone(),
                 filter: filter.to_owned(),
+                act,
             };
             let step_done = self.stores().operate.change_step(&step).await?;
+            if step_done.is_late {
+                return Ok(false);
+            }
             log_purged(part, &step_done);
             let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
             done.changed += changed;
@@ -244,8 +248,17 @@ impl Operator {
                 self.outbox.wake();
             }
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// What a step does with its notices, and for whom.
+pub(super) struct Order<'a> {
+    pub(super) verb: &'a BulkVerb,
+    /// The filter, for the audit.
+    pub(super) filter: &'a str,
+    /// The claim of the act that it belongs to.
+    pub(super) act: Option<ActFence>,
 }
 
 /// Logs what a step deleted: nothing else remains of it, except its ids in the audit.

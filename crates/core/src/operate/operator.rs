@@ -17,7 +17,7 @@ use crate::outbox::AnyOutbox;
 use crate::store::Position;
 use crate::store::Switch;
 use crate::store::verb::{Verb, VerbResult};
-use crate::store::{DefinitionCounts, NODE_LIVES, Paused, QueueSlice, SeenNode, Stores};
+use crate::store::{DefinitionCounts, NODE_RUNS, Paused, QueueSlice, SeenNode, Stores};
 
 /// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
@@ -272,7 +272,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn nodes(&self) -> Result<Vec<SeenNode>> {
-        Ok(self.stores().browse.nodes(NODE_LIVES).await?)
+        Ok(self.stores().browse.nodes(NODE_RUNS).await?)
     }
 }
 

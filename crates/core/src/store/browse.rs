@@ -212,6 +212,8 @@ pub struct SeenNode {
     pub clock_offset_ms: i64,
     /// The definitions whose `handler_config` its handlers refuse.
     pub refused: Vec<RefusedConfig>,
+    /// Why it does not send, and which of its attempts cannot be cancelled; empty: all is well.
+    pub problems: Vec<String>,
     /// When it was first seen.
     pub start_time: DateTime<Utc>,
     /// When it was last seen.
@@ -221,8 +223,8 @@ pub struct SeenNode {
 impl SeenNode {
     /// Creates the record of a node from its report.
     pub fn new(node: Node, start_time: DateTime<Utc>, last_seen: DateTime<Utc>) -> Self {
-        let Node { id, handlers, version, clock_offset_ms, refused, alarms: _, stopped: _ } = node;
-        Self { id, handlers, version, clock_offset_ms, refused, start_time, last_seen }
+        let Node { id, handlers, version, clock_offset_ms, refused, problems, alarms: _, stopped: _ } = node;
+        Self { id, handlers, version, clock_offset_ms, refused, problems, start_time, last_seen }
     }
 
     /// Returns why its handler refuses the `handler_config` of a definition, if it does.

@@ -42,11 +42,11 @@ pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGr
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use only::{Only, TextSearch};
-pub use operate::{BulkStep, BulkStepDone, BulkVerb, OperateStore, Target};
+pub use operate::{ActFence, BulkStep, BulkStepDone, BulkVerb, NO_NOTICE, OperateStore, Target};
 pub use position::Position;
 pub use send::{
-    Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
-    Purge, Purged, RefusedConfig, SendStore, Tick, was_seen,
+    Advanced, BEAT, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES,
+    NODE_RUNS, Node, Purge, Purged, RefusedConfig, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
 pub use series::{MINUTE_MS, SeriesCounts, SeriesQuery, SeriesRow, minute_of};

@@ -12,6 +12,9 @@ use crate::ack::{AckResult, Reply};
 use crate::error::StoreError;
 use crate::notice::Status;
 
+/// An id that no notice has.
+pub const NO_NOTICE: i64 = -1;
+
 /// Changes by people and receivers.
 ///
 /// See [`super`] for the contract of all methods.
@@ -19,6 +22,11 @@ use crate::notice::Status;
 pub trait OperateStore: Send + Sync + 'static {
     /// Applies an ack or nack, whatever the state of the notice.
     async fn apply_ack(&self, reply: &Reply) -> Result<AckResult, StoreError>;
+
+    /// Finds out whether [`Self::apply_ack`] has the rights and tables that it needs, without changing anything.
+    async fn can_ack(&self) -> Result<(), StoreError> {
+        self.apply_ack(&Reply::ack(NO_NOTICE)).await.map(drop)
+    }
 
     /// Applies [`super::verb::decide`] to one notice and writes an audit entry, in one transaction.
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError>;
@@ -61,6 +69,19 @@ pub struct BulkStep {
     pub who: String,
     /// The filter that selected them, for the audit.
     pub filter: String,
+    /// The claim of the bulk act that it belongs to. A step of a claim that was lost changes nothing: another node goes on with the act.
+    pub act: Option<ActFence>,
+}
+
+/// The claim of a bulk act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActFence {
+    /// The id of its notice.
+    pub id: i64,
+    /// The fence of the claim. A store that has the notice at hand compares it in the transaction of the step.
+    pub fence: i64,
+    /// When the lease ends, by the store's clock, if nothing extends it. A store whose transactions do not reach the act's notice compares it.
+    pub lease_end: DateTime<Utc>,
 }
 
 /// What a [`BulkStep`] does with each of its notices.
@@ -114,6 +135,8 @@ pub struct BulkStepDone {
     pub dedupe_key_taken: Vec<i64>,
     /// Of a purge, what the log needs of each deleted notice.
     pub purged: Vec<Purged>,
+    /// The claim of its act was lost, and nothing was changed.
+    pub is_late: bool,
 }
 
 impl BulkStepDone {

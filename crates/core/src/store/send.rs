@@ -287,6 +287,8 @@ pub struct Node {
     pub clock_offset_ms: i64,
     /// The definitions whose `handler_config` its handlers refuse.
     pub refused: Vec<RefusedConfig>,
+    /// Why it does not send, and which of its attempts cannot be cancelled.
+    pub problems: Vec<String>,
     /// The alarms to raise.
     pub alarms: Vec<Alarm>,
     /// It has stopped, and reports for the last time. Its handlers count as living until [`NODE_LIVES`] has passed, so that a restart
@@ -304,6 +306,7 @@ impl Node {
             version: String::new(),
             clock_offset_ms: 0,
             refused: Vec::new(),
+            problems: Vec::new(),
             alarms: Vec::new(),
             stopped: false,
         }
@@ -338,7 +341,13 @@ pub struct ClusterView {
     pub alarms_left: usize,
 }
 
-/// A node that was not seen for this long counts as dead: three times the longest interval of heartbeats.
+/// A beat: the time between two signs of life of a node. Each is one write.
+pub const BEAT: Duration = Duration::from_secs(5);
+
+/// A node that was not seen for this long does not run: two beats.
+pub const NODE_RUNS: Duration = Duration::from_secs(2 * BEAT.as_secs());
+
+/// The handlers of a node that was not seen for this long no longer count: it does not come back from a restart or an outage.
 pub const NODE_LIVES: Duration = Duration::from_secs(180);
 
 /// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.

@@ -256,19 +256,22 @@ struct NodeText {
     clock_offset_ms: i64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused: Vec<RefusedConfig>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
 }
 
 pub(super) fn node_text(node: &Node) -> String {
-    let Node { id: _, handlers, version, clock_offset_ms, refused, alarms: _, stopped } = node.clone();
-    json(&NodeText { last_seen: 0, start_time: 0, handlers, version, clock_offset_ms, refused, stopped })
+    let Node { id: _, handlers, version, clock_offset_ms, refused, problems, alarms: _, stopped } = node.clone();
+    json(&NodeText { last_seen: 0, start_time: 0, handlers, version, clock_offset_ms, refused, problems, stopped })
 }
 
 /// Returns a node, and whether it has stopped.
 pub(super) fn node(id: String, text: &str) -> Option<(SeenNode, bool)> {
-    let NodeText { last_seen, start_time, handlers, version, clock_offset_ms, refused, stopped } = read("node", text)?;
-    let node = Node { version, clock_offset_ms, refused, ..Node::new(id, handlers) };
+    let NodeText { last_seen, start_time, handlers, version, clock_offset_ms, refused, problems, stopped } =
+        read("node", text)?;
+    let node = Node { version, clock_offset_ms, refused, problems, ..Node::new(id, handlers) };
     Some((SeenNode::new(node, time_from_millis(start_time), time_from_millis(last_seen)), stopped))
 }
 

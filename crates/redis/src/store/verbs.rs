@@ -72,19 +72,28 @@ impl RedisStore {
             pause(round).await;
             let change = |seen| {
                 let status = step.status.into();
-                given::Change::Step { verb, status, notices: &targets, seen }
+                let before = step.act.map(|act| millis_from_time(act.lease_end));
+                given::Change::Step { verb, status, notices: &targets, before, seen }
             };
             type Seen = (String, Vec<String>, Vec<String>, Vec<Words>);
-            let (_, changed, taken, _): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
+            let (reply, changed, taken, _): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
+            let late = || Ok(BulkStepDone { is_late: true, ..BulkStepDone::default() });
+            if reply == "late" {
+                return late();
+            }
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
-            let mut done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), purged: Vec::new() };
+            let mut done =
+                BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), ..BulkStepDone::default() };
             let audit = codec::audit_text(&done.entry(step, DateTime::UNIX_EPOCH));
             let take = change(Some(SeenStep { seen, audit }));
             let (reply, _, _, purged): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
             if reply == "done" {
                 done.purged = purged.iter().map(purged_row).collect();
                 return Ok(done);
+            }
+            if reply == "late" {
+                return late();
             }
         }
         Err(busy(DOING))

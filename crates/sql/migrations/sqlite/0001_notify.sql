@@ -186,6 +186,8 @@ CREATE TABLE notify_node (
     clock_offset_ms integer NOT NULL DEFAULT 0,
     -- The definitions whose handler_config its handlers refuse, as JSON; null: none.
     refused         text,
+    -- Why it does not send, and which of its attempts cannot be cancelled, as JSON; null: all is well.
+    problems        text,
     -- It was shut down. Its handlers count as living for three minutes, so that a restart raises no alarm.
     stopped         boolean NOT NULL DEFAULT false,
     start_time      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),

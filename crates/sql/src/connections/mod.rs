@@ -31,7 +31,9 @@ pub(crate) enum Purpose {
     Work,
     /// Lease extensions, which must not wait behind anything.
     Lease,
-    /// Acknowledgements, operator verbs, edits, look-ups and counts.
+    /// Acks and nacks.
+    Ack,
+    /// Operator verbs, edits, look-ups and counts.
     Operate,
 }
 
@@ -42,20 +44,19 @@ impl Purpose {
         match self {
             Self::Work => 3,
             Self::Lease => 1,
-            Self::Operate => 2,
+            Self::Ack | Self::Operate => 2,
         }
     }
 
     /// What the server ends by itself: a statement whose caller has stopped waiting, a wait for a lock, and a transaction whose
     /// process is frozen.
-    fn limits(self, call_timeout: Duration) -> SessionLimits {
+    fn limits(call_timeout: Duration) -> SessionLimits {
         let statement = give_up_after(call_timeout);
-        let lock = if self == Self::Operate { statement } else { statement.min(LOCK_WAIT) };
-        SessionLimits { statement, lock, idle: call_timeout }
+        SessionLimits { statement, lock: statement.min(LOCK_WAIT), idle: call_timeout }
     }
 }
 
-/// How long a statement of the send path waits for a lock. Most skip locked rows; this limit bounds the others.
+/// How long a statement waits for a lock. Most skip locked rows; this limit bounds the others.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// How many call time-outs a call waits for its turn. The default is five minutes in all, enough for tens of thousands of
 /// acknowledgements.
@@ -66,12 +67,13 @@ const PROBE: Duration = Duration::from_secs(2);
 /// The connections of one store.
 pub(crate) struct Connections<DB: Dialect> {
     turn_limit: Duration,
-    turns: [(Purpose, Semaphore); 3],
+    turns: [(Purpose, Semaphore); 4],
     /// Counts outages, so that calls that wait for a turn fail without probing the database themselves.
     outages: watch::Sender<u64>,
     work: Share<DB>,
-    /// None: this purpose and `operate` use the connections of `work`.
+    /// None: all purposes use the connections of `work`.
     lease: Option<Share<DB>>,
+    ack: Option<Share<DB>>,
     operate: Option<Share<DB>>,
 }
 
@@ -122,21 +124,24 @@ impl<DB: Dialect> Connections<DB> {
             idle: Mutex::new(Vec::new()),
             no_settings: Arc::clone(&no_settings),
         };
-        let own = |purpose: Purpose, size: usize| {
+        let own = |size: usize| {
             // One more than there are turns, because a hanging connection takes a place until it is closed.
             let most = u32::try_from(size + 1).unwrap_or(u32::MAX);
             let options = app.options().clone().min_connections(0).max_connections(most);
             let options = options.acquire_timeout(call_timeout).test_before_acquire(false);
             let pool = options.connect_lazy_with((*app.connect_options()).clone());
-            share(pool, Some(purpose.limits(call_timeout)), size)
+            share(pool, Some(Purpose::limits(call_timeout)), size)
         };
-        let of = |purpose: Purpose| own(purpose, purpose.size());
-        let (work, lease, operate) = match DB::connections(app) {
-            ConnectionPlan::Own => (of(Purpose::Work), Some(of(Purpose::Lease)), Some(of(Purpose::Operate))),
-            ConnectionPlan::OwnSingle => (own(Purpose::Work, 1), None, None),
-            ConnectionPlan::Shared => (share(app.clone(), None, 1), None, None),
+        let of = |purpose: Purpose| own(purpose.size());
+        let plan = DB::connections(app);
+        let work = match plan {
+            ConnectionPlan::Own => of(Purpose::Work),
+            ConnectionPlan::OwnSingle => own(1),
+            ConnectionPlan::Shared => share(app.clone(), None, 1),
         };
-        let turns = [Purpose::Work, Purpose::Lease, Purpose::Operate];
+        let [lease, ack, operate] = [Purpose::Lease, Purpose::Ack, Purpose::Operate]
+            .map(|purpose| matches!(plan, ConnectionPlan::Own).then(|| of(purpose)));
+        let turns = [Purpose::Work, Purpose::Lease, Purpose::Ack, Purpose::Operate];
         let turns = turns.map(|purpose| (purpose, Semaphore::new(purpose.size())));
         Self {
             turn_limit: call_timeout.saturating_mul(TURN_TIMEOUTS),
@@ -144,16 +149,19 @@ impl<DB: Dialect> Connections<DB> {
             outages: watch::Sender::new(0),
             work,
             lease,
+            ack,
             operate,
         }
     }
 
     fn share(&self, purpose: Purpose) -> &Share<DB> {
-        match purpose {
-            Purpose::Work => &self.work,
-            Purpose::Lease => self.lease.as_ref().unwrap_or(&self.work),
-            Purpose::Operate => self.operate.as_ref().unwrap_or(&self.work),
-        }
+        let own = match purpose {
+            Purpose::Work => None,
+            Purpose::Lease => self.lease.as_ref(),
+            Purpose::Ack => self.ack.as_ref(),
+            Purpose::Operate => self.operate.as_ref(),
+        };
+        own.unwrap_or(&self.work)
     }
 
     /// Waits for the turn of one call. Fails after [`Self::turn_limit`], or when another call reports an outage.
@@ -188,7 +196,8 @@ impl<DB: Dialect> Connections<DB> {
 
     /// Closes the idle connections, because after an outage each of them may be broken.
     pub(crate) fn forget_idle(&self) {
-        for share in [Some(&self.work), self.lease.as_ref(), self.operate.as_ref()].into_iter().flatten() {
+        for share in [Purpose::Work, Purpose::Lease, Purpose::Ack, Purpose::Operate].map(|purpose| self.share(purpose))
+        {
             let idle = std::mem::take(&mut *share.idle.lock());
             for (mut connection, _) in idle {
                 connection.close_on_drop();

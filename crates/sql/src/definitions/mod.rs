@@ -23,6 +23,7 @@ statements! {
     DefinitionStatements:
     definitions,
     definition_by_name,
+    has_definition,
     lock_definition,
     create_definition,
     replace_definition,
@@ -42,7 +43,8 @@ impl DefinitionStatements {
         Self {
             definitions: statement(format!("{select} ORDER BY id")),
             definition_by_name: statement(format!("{select} WHERE name = $2")),
-            lock_definition: statement(format!("{select} WHERE id = $2{}", kind.lock_wait())),
+            has_definition: statement("SELECT 1 FROM notify_def WHERE id = $2".into()),
+            lock_definition: statement(format!("{select} WHERE id = $2{}", kind.lock_if_free())),
             create_definition: statement(format!(
                 "INSERT INTO notify_def ({}, create_time, update_time) VALUES ({}, {now}, {now})",
                 columns.join(", "),
@@ -75,13 +77,14 @@ pub(crate) async fn definitions<DB: Dialect>(
     Ok(definitions)
 }
 
+/// `None`: another session has locked the row.
 pub(crate) async fn edit<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
     known: &KnownIds,
     edit: &Edit,
     who: &str,
-) -> sqlx::Result<Edited> {
+) -> sqlx::Result<Option<Edited>> {
     let mut conn = on.get().await?;
     // Searched without a transaction, because on SQLite it would be a writer's, and each process defines its definitions at
     // every start.
@@ -89,7 +92,7 @@ pub(crate) async fn edit<DB: Dialect>(
         && let Some(row) = by_name::<DB>(&mut conn, now, &def.name).await?
     {
         conn.done();
-        return Ok(Edited::Conflict(row));
+        return Ok(Some(Edited::Conflict(row)));
     }
     let mut tx = conn.begin().await?;
     let edited = edit_in::<DB>(&mut tx, now, edit, who).await;
@@ -104,7 +107,7 @@ pub(crate) async fn edit<DB: Dialect>(
                 | Edit::Delete { seen: def } => &def.name,
             };
             match by_name::<DB>(&mut conn, now, name).await? {
-                Some(row) => Edited::Conflict(row),
+                Some(row) => Some(Edited::Conflict(row)),
                 None => return Err(error),
             }
         }
@@ -116,15 +119,20 @@ pub(crate) async fn edit<DB: Dialect>(
 }
 
 /// Writes the change, its version and its alarm.
-async fn edit_in<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
+async fn edit_in<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    edit: &Edit,
+    who: &str,
+) -> sqlx::Result<Option<Edited>> {
     let edited = match edit {
-        Edit::Create(def) => create::<DB>(tx, now, def).await?,
+        Edit::Create(def) => Some(create::<DB>(tx, now, def).await?),
         Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } | Edit::Pause { seen, new, .. } => {
             replace::<DB>(tx, now, seen, new, who).await?
         }
         Edit::Delete { seen } => delete::<DB>(tx, now, seen, who).await?,
     };
-    if let Edited::Stored(row) = &edited {
+    if let Some(Edited::Stored(row)) = &edited {
         write_version::<DB>(tx, now, row, (&edit.act(), edit.reason()), who).await?;
         alerts::apply::<DB>(tx, now, edit.alarm().into_iter()).await?;
     }
@@ -144,16 +152,16 @@ async fn replace<DB: Dialect>(
     seen: &NotifyDef,
     new: &NotifyDef,
     who: &str,
-) -> sqlx::Result<Edited> {
+) -> sqlx::Result<Option<Edited>> {
     match lock::<DB>(conn, now, seen, who).await? {
-        Edited::Stored(_) => {}
+        Some(Edited::Stored(_)) => {}
         other => return Ok(other),
     }
     let values = new.values();
     let mut args = with_values(now, &values);
     args.push(seen.id.into());
     DB::execute(conn, &DefinitionStatements::of(DB::KIND).replace_definition, &args).await?;
-    lock_row::<DB>(conn, now, seen.id).await
+    stored::<DB>(conn, now, seen.id).await
 }
 
 async fn delete<DB: Dialect>(
@@ -161,26 +169,31 @@ async fn delete<DB: Dialect>(
     now: Arg<'_>,
     seen: &NotifyDef,
     who: &str,
-) -> sqlx::Result<Edited> {
+) -> sqlx::Result<Option<Edited>> {
     match lock::<DB>(conn, now, seen, who).await? {
-        Edited::Stored(_) => {}
+        Some(Edited::Stored(_)) => {}
         other => return Ok(other),
     }
     let free_name = deleted_name(seen);
     let args = [now, seen.id.into(), Arg::Text(deleted_handler(seen)), free_name.as_str().into()];
     DB::execute(conn, &DefinitionStatements::of(DB::KIND).delete_definition, &args).await?;
-    lock_row::<DB>(conn, now, seen.id).await
+    stored::<DB>(conn, now, seen.id).await
 }
 
-/// Locks the row. Returns [`Edited::Stored`] where it still equals what the editor saw. First stores a version of an edit made
-/// by SQL that no node has seen yet.
+/// Locks the row. Returns [`Edited::Stored`] where it still equals what the editor saw, and `None` where another session has locked it.
+/// First stores a version of an edit made by SQL that no node has seen yet.
 async fn lock<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     seen: &NotifyDef,
     who: &str,
-) -> sqlx::Result<Edited> {
-    Ok(match lock_row::<DB>(conn, now, seen.id).await? {
+) -> sqlx::Result<Option<Edited>> {
+    let Some(locked) = stored::<DB>(conn, now, seen.id).await? else {
+        let key = [now, seen.id.into()];
+        let there = DB::fetch(conn, &DefinitionStatements::of(DB::KIND).has_definition, &key).await?;
+        return Ok(there.is_empty().then_some(Edited::Missing));
+    };
+    Ok(Some(match locked {
         Edited::Stored(row) if row.delete_time.is_some() => Edited::Missing,
         Edited::Stored(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
         Edited::Stored(row) => {
@@ -188,12 +201,13 @@ async fn lock<DB: Dialect>(
             Edited::Stored(row)
         }
         other => other,
-    })
+    }))
 }
 
-async fn lock_row<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, id: i64) -> sqlx::Result<Edited> {
+/// Locks and reads the row, unless it is missing or another session has locked it.
+async fn stored<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, id: i64) -> sqlx::Result<Option<Edited>> {
     let rows = DB::fetch(conn, &DefinitionStatements::of(DB::KIND).lock_definition, &[now, id.into()]).await?;
-    Ok(rows.first().map(read_definition::<DB>).transpose()?.map_or(Edited::Missing, Edited::Stored))
+    rows.first().map(|row| read_definition::<DB>(row).map(Edited::Stored)).transpose()
 }
 
 async fn by_name<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, name: &str) -> sqlx::Result<Option<NotifyDef>> {
@@ -211,9 +225,12 @@ fn with_values<'a>(now: Arg<'a>, values: &'a [ColumnValue]) -> Vec<Arg<'a>> {
 }
 
 /// Commits where the edit is done, else rolls back. After an error it rolls back and returns that error.
-async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result<Edited>) -> sqlx::Result<Edited> {
+async fn finish<DB: Dialect>(
+    tx: sqlx::Transaction<'_, DB>,
+    edited: sqlx::Result<Option<Edited>>,
+) -> sqlx::Result<Option<Edited>> {
     match &edited {
-        Ok(Edited::Stored(_)) => tx.commit().await?,
+        Ok(Some(Edited::Stored(_))) => tx.commit().await?,
         _ => tx.rollback().await?,
     }
     edited

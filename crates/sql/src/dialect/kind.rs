@@ -156,6 +156,14 @@ impl Kind {
         }
     }
 
+    /// Locks one row, or returns none where another session has locked it.
+    pub(crate) fn lock_if_free(self) -> &'static str {
+        match self {
+            Postgres | MySql => " FOR UPDATE SKIP LOCKED",
+            Sqlite => "",
+        }
+    }
+
     /// Locks one row, or fails with a conflict where another session has locked it.
     pub(crate) fn lock_now(self) -> &'static str {
         match self {

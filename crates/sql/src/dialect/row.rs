@@ -139,6 +139,16 @@ pub(crate) fn readable<DB: Dialect, T>(
 /// Maximum number of tries to create a row that another session deletes at the same moment.
 const CREATE_TRIES: usize = 5;
 
+/// Has the database explain a statement: it then checks the rights that the statement needs.
+pub(crate) async fn explain<DB: Dialect>(
+    conn: &mut DB::Connection,
+    statement: &Statement,
+    args: &[Arg<'_>],
+) -> sqlx::Result<()> {
+    let explained = Statement::new(DB::KIND, &format!("EXPLAIN {}", statement.text()));
+    DB::fetch(conn, &explained, args).await.map(drop)
+}
+
 /// Locks a row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared lock
 /// on it and wait for other sessions.
 pub(crate) async fn locked_row<DB: Dialect>(

@@ -42,14 +42,6 @@ impl Kind {
         }
     }
 
-    /// Locks one row, or returns none where another session has locked it.
-    pub(crate) fn lock_if_free(self) -> &'static str {
-        match self {
-            Postgres | MySql => " FOR UPDATE SKIP LOCKED",
-            Sqlite => "",
-        }
-    }
-
     /// Whole seconds between two stored times. A division of whole numbers drops the fraction, except on MySQL, which needs DIV.
     pub(crate) fn seconds_between(self, from: &str, to: &str) -> String {
         let divided = if self == MySql { "DIV" } else { "/" };

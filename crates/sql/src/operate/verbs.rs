@@ -18,7 +18,7 @@ use crate::fence;
 use crate::nodes::time;
 use crate::operate::purge::{PurgedRow, read_purged};
 use crate::ordering::{keys_of, unblock};
-use crate::record::lock_record;
+use crate::record::{Found, lock_record};
 use crate::settle::statements::{HISTORY, SettleStatements};
 
 columns! {
@@ -31,6 +31,7 @@ columns! {
 statements! {
     VerbStatements:
     lock_to_revive,
+    lock_act,
     lock_to_purge,
     revive,
     cancel,
@@ -57,6 +58,11 @@ impl VerbStatements {
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         Self {
             lock_to_revive: statement(format!("SELECT {} {held}", Held::list())),
+            // A settle, or a node that rescues the act, would have to lock the row, too.
+            lock_act: statement(format!(
+                "SELECT id FROM notify_msg WHERE id = $2 AND fence = $3 AND status + 0 = 5{}",
+                kind.lock_if_free()
+            )),
             lock_to_purge: statement(format!("SELECT {} {held}", PurgedRow::list())),
             // Keeps the fence. A notice that was never claimed becomes "not sent". An expiry that has passed is dropped, because
             // an operator who retries the notice wants it sent.
@@ -114,19 +120,23 @@ impl VerbRow {
     }
 }
 
+/// `None`: another session has locked the notice.
 pub(crate) async fn change<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
     id: i64,
     verb: &Verb,
     who: &str,
-) -> sqlx::Result<VerbResult> {
+) -> sqlx::Result<Option<VerbResult>> {
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
-    let Some(notice) = lock_record::<DB>(&mut tx, now, id).await? else {
-        tx.rollback().await?;
-        conn.done();
-        return Ok(VerbResult::NotFound);
+    let notice = match lock_record::<DB>(&mut tx, now, id).await? {
+        Found::Locked(notice) => notice,
+        other => {
+            tx.rollback().await?;
+            conn.done();
+            return Ok(matches!(other, Found::Missing).then_some(VerbResult::NotFound));
+        }
     };
     let time = time::<DB>(&mut tx, now).await?;
     let answer = match decide(&notice, verb, time) {
@@ -143,7 +153,7 @@ pub(crate) async fn change<DB: Dialect>(
         tx.rollback().await?;
     }
     conn.done();
-    Ok(answer)
+    Ok(Some(answer))
 }
 
 async fn carry_out<DB: Dialect>(
@@ -242,6 +252,14 @@ pub(crate) async fn change_step<DB: Dialect>(
 ) -> sqlx::Result<BulkStepDone> {
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
+    if let Some(act) = &step.act {
+        let key = [now, act.id.into(), act.fence.into()];
+        if DB::fetch(&mut tx, &VerbStatements::of(DB::KIND).lock_act, &key).await?.is_empty() {
+            tx.rollback().await?;
+            conn.done();
+            return Ok(BulkStepDone { is_late: true, ..BulkStepDone::default() });
+        }
+    }
     let done = carry_out_step::<DB>(&mut tx, now, step).await?;
     if done.changed.is_empty() {
         tx.rollback().await?;

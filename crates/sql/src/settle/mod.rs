@@ -15,6 +15,7 @@ use crate::alerts;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::fault::{fault, is_unique_violation};
+use crate::dialect::row::explain;
 use crate::dialect::statement::{Arg, Statement, json};
 use crate::fence::Fences;
 use crate::limits;
@@ -193,6 +194,19 @@ async fn pass_on<DB: Dialect>(
     let rows = json(&passed.into_iter().enumerate().map(row).collect::<Vec<_>>())?;
     DB::execute(tx, &SettleStatements::of(DB::KIND).pass_on, &[now, rows.as_str().into()]).await?;
     Ok(())
+}
+
+/// Has the database explain the statements of [`end_one`].
+pub(crate) async fn explain_end<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    settle: &Settle,
+) -> sqlx::Result<()> {
+    let statements = SettleStatements::of(DB::KIND);
+    let id = Arg::Ids(std::slice::from_ref(&settle.id));
+    explain::<DB>(conn, &statements.evict, &[now, id]).await?;
+    explain::<DB>(conn, &statements.archive, &[now, json(&[NewState::new(settle)])?.as_str().into()]).await?;
+    explain::<DB>(conn, &statements.remove, &[now, id]).await
 }
 
 /// Ends a notice that the caller has locked.

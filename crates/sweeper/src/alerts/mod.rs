@@ -67,7 +67,7 @@ impl Alarms {
             return None;
         };
         let of_alerts = self.known.view().get(def_id).is_some_and(|definition| definition.is_alerts());
-        let of_alerts = of_alerts && reason != AlertReason::Clock;
+        let of_alerts = of_alerts && !matches!(reason, AlertReason::Clock | AlertReason::NotSending);
         (!of_alerts).then(|| Alarm {
             alert_def,
             def_id,

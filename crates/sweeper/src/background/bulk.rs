@@ -28,7 +28,8 @@ impl Handler for Acts {
     type Param = Value;
 
     async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
-        let claim = ActClaim { id: notice.id(), fence: notice.fence(), created: notice.created() };
+        let (created, lease_end) = (notice.created(), notice.facts.lease_end);
+        let claim = ActClaim { id: notice.id(), fence: notice.fence(), created, lease_end };
         let began = Instant::now();
         let act: BulkAct = serde_json::from_str(notice.raw_param()).map_err(|error| {
             let problem =

@@ -2,7 +2,7 @@
 //! dead letters, a clock that is far off. Every node checks them with each round of maintenance; the cool-down merges their
 //! alerts into one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +19,21 @@ const HANDLER_GRACE: Duration = Duration::from_secs(60);
 /// How far a node's clock may be off.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
+/// What stands in the way of this node's sending.
+#[derive(Default)]
+pub(crate) struct Problems {
+    /// Why it sends nothing, or not all.
+    pub(crate) node: Option<String>,
+    /// The attempts that cannot be cancelled, by definition.
+    pub(crate) stuck: BTreeMap<i64, String>,
+}
+
 /// Returns the alerts for the current conditions. `handlers`: those of all living nodes.
 pub(crate) async fn conditions(
     worker: &Worker,
     handlers: &BTreeSet<String>,
     clock_offset_ms: i64,
+    problems: Problems,
 ) -> Result<Vec<Alarm>, StoreError> {
     let definitions = worker.definitions();
     let due = worker.stores().send.due(true).await?;
@@ -105,6 +115,22 @@ pub(crate) async fn conditions(
             worker.alarms.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem);
         alarms.extend(alarm);
     }
+    for (def_id, message) in problems.stuck {
+        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        let message = format!("node {}: {message}", worker.id);
+        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, AlertReason::NotSending, cooldown, message));
+    }
+    if let Some((problem, alerts)) = problems.node.zip(definitions.alerts()) {
+        let message = format!("the node {} does not send: {problem}", worker.id);
+        alarms.extend(worker.alarms.alarm(
+            alerts,
+            ALERT_DEFINITION,
+            AlertReason::NotSending,
+            DEFAULT_COOLDOWN,
+            message,
+        ));
+    }
     let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
     if off > CLOCK_TOLERANCE
         && let Some(alerts) = definitions.alerts()
@@ -152,7 +178,7 @@ mod tests {
         let worker = Worker::new(outbox.sweeper().setup);
         worker.reload_definitions().await.unwrap();
         for (offset, is_far_off) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
-            let alarms = conditions(&worker, &BTreeSet::new(), offset).await.unwrap();
+            let alarms = conditions(&worker, &BTreeSet::new(), offset, Problems::default()).await.unwrap();
             let clock = alarms.iter().find(|alarm| alarm.reason == AlertReason::Clock);
             assert_eq!(clock.is_some(), is_far_off, "{offset}");
             assert!(clock.is_none_or(|alarm| alarm.message.contains("45s")), "{clock:?}");

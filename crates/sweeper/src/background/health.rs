@@ -1,9 +1,12 @@
-//! Whether the database answers, and the rule for the time after an outage.
+//! Whether this node sends and can store acks, and the rule for the time after an outage.
 //!
 //! During an outage no node can extend a lease. When it ends, all leases have expired at once, although their workers live
 //! and are about to settle. So each sweeper first writes its own outcomes, and for a while takes no expired lease of other
 //! nodes. The same applies to a sweeper that has just started, because an outage may have just ended, and after the store's
 //! clock was set.
+//!
+//! What the database refuses for good (a missing right or table) is no outage: it is logged once and tried again less often
+//! ([`Refusals`]). A loop that hangs cannot say so itself; [`Health::not_sending`] sees it from the time of its last sign of life.
 
 use std::time::Duration;
 
@@ -11,12 +14,19 @@ use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::DATABASE_UP;
+use solid_notify_core::store::BEAT;
 use tokio::time::Instant;
+
+use super::refusals::{Part, Refusals};
+
+/// How long a round of the sweep, and the storing of a batch of outcomes, may take: a little more than one call of the store.
+const ROUND: Duration = Duration::from_secs(10);
 
 pub(crate) struct Health {
     grace: Duration,
     state: Mutex<State>,
     seen: Mutex<Seen>,
+    pub(crate) refusals: Refusals,
 }
 
 /// What a probe shows, on the process's clock.
@@ -28,6 +38,12 @@ pub(crate) struct Seen {
     pub(crate) last_sweep: Option<Instant>,
     /// The last heartbeat that was stored.
     pub(crate) last_heartbeat: Option<Instant>,
+    /// When a round of the sweep last began or ended.
+    sweeping: Instant,
+    /// Since when the settle loop has been writing a batch.
+    writing: Option<Instant>,
+    /// The store has shown that it can store acks.
+    knows_acks: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -41,20 +57,102 @@ impl Health {
     /// `grace` is how long to leave expired leases alone; `now` is a moment of the worker's clock.
     pub(crate) fn new(grace: Duration, now: Duration) -> Self {
         metrics::gauge!(DATABASE_UP).set(1.0);
-        let seen = Seen { changed: Instant::now(), last_sweep: None, last_heartbeat: None };
-        Self { grace, state: Mutex::new(State::UpSince(now)), seen: Mutex::new(seen) }
+        let now_here = Instant::now();
+        let seen = Seen {
+            changed: now_here,
+            last_sweep: None,
+            last_heartbeat: None,
+            sweeping: now_here,
+            writing: None,
+            knows_acks: false,
+        };
+        Self { grace, state: Mutex::new(State::UpSince(now)), seen: Mutex::new(seen), refusals: Refusals::default() }
     }
 
     pub(crate) fn seen(&self) -> Seen {
         *self.seen.lock()
     }
 
-    pub(crate) fn swept(&self) {
-        self.seen.lock().last_sweep = Some(Instant::now());
+    /// Records that a round of the sweep begins.
+    pub(crate) fn sweeps(&self) {
+        self.seen.lock().sweeping = Instant::now();
+    }
+
+    /// Records that a round of the sweep succeeded.
+    pub(crate) fn swept(&self, now: Duration) {
+        let mut seen = self.seen.lock();
+        seen.sweeping = Instant::now();
+        seen.last_sweep = Some(seen.sweeping);
+        drop(seen);
+        self.works(Part::Sweep, now);
+    }
+
+    /// Records that calls work which all nodes need. Where they were refused, leases of all nodes may have expired, as after an outage.
+    pub(crate) fn works(&self, part: Part, now: Duration) {
+        if self.refusals.works(part) {
+            self.begin_grace(now);
+        }
+    }
+
+    /// Records that a batch of outcomes is being written.
+    pub(crate) fn writes(&self) {
+        self.seen.lock().writing = Some(Instant::now());
+    }
+
+    /// Records that the batch was written, or why not.
+    pub(crate) fn wrote(&self, error: Option<&StoreError>) {
+        self.seen.lock().writing = None;
+        match error {
+            Some(error) if error.kind == FaultKind::Unusable => self.refusals.refused(Part::Settles, error),
+            Some(_) => {}
+            None => drop(self.refusals.works(Part::Settles)),
+        }
     }
 
     pub(crate) fn beaten(&self) {
         self.seen.lock().last_heartbeat = Some(Instant::now());
+    }
+
+    /// Records whether acks can be stored.
+    pub(crate) fn checked_acks(&self, result: Result<(), StoreError>) {
+        match result {
+            Ok(()) => {
+                self.seen.lock().knows_acks = true;
+                self.refusals.works(Part::Acks);
+            }
+            Err(error) if error.kind == FaultKind::Unusable => self.refusals.refused(Part::Acks, &error),
+            Err(error) => self.note_some(&error),
+        }
+    }
+
+    /// Returns why acks cannot be stored now; `None`: they can.
+    pub(crate) fn no_acks(&self) -> Option<String> {
+        if self.is_down() {
+            return Some("the database does not answer".to_owned());
+        }
+        let starts = || (!self.seen().knows_acks).then(|| "it starts".to_owned());
+        self.refusals.problem(|part| part == Part::Acks).or_else(starts)
+    }
+
+    /// Returns why this node sends nothing, or not all; `None`: it sends. `pause` is the longest sleep of the sweep.
+    pub(crate) fn not_sending(&self, pause: Duration) -> Option<String> {
+        if self.is_down() {
+            return Some("the database does not answer".to_owned());
+        }
+        // What acks need outcomes need, too.
+        if let Some(refused) = self.refusals.problem(|_| true) {
+            return Some(refused);
+        }
+        let seen = self.seen();
+        let hangs = |since: Instant, allowed: Duration| since.elapsed() > allowed + ROUND + 2 * BEAT;
+        let seconds = |since: Instant| since.elapsed().as_secs();
+        if hangs(seen.sweeping, pause) {
+            return Some(format!("the sweep hangs: it has shown no sign of life for {} s", seconds(seen.sweeping)));
+        }
+        if let Some(since) = seen.writing.filter(|since| hangs(*since, Duration::ZERO)) {
+            return Some(format!("outcomes are not stored: the present call has taken {} s", seconds(since)));
+        }
+        None
     }
 
     /// Records an error of a call for some notices or one definition. Only a lost connection concerns all notices.
@@ -67,8 +165,11 @@ impl Health {
 
     /// Records an error of a call that concerns all notices. An outage is logged as an error once, then at debug level.
     pub(crate) fn note(&self, error: &StoreError) {
+        if error.kind == FaultKind::Unusable {
+            return self.refusals.refused(Part::Sweep, error);
+        }
         let mut state = self.state.lock();
-        if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) {
+        if error.kind == FaultKind::Outage {
             if matches!(*state, State::Down) {
                 tracing::debug!(%error, "the database still does not answer");
             } else {
@@ -84,7 +185,10 @@ impl Health {
 
     /// Logs the error of a call that says nothing about other calls, for instance a slow purge.
     pub(crate) fn mention(&self, error: &StoreError) {
-        tracing::warn!(%error, "a database call failed; trying again later");
+        match error.kind {
+            FaultKind::Unusable => self.refusals.log(error),
+            _ => tracing::warn!(%error, "a database call failed; trying again later"),
+        }
     }
 
     pub(crate) fn is_down(&self) -> bool {

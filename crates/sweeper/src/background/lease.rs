@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::StoreError;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Lease, Look};
 use solid_notify_core::transition::Event;
 use tokio::time::Instant;
 
+use crate::background::refusals::Part;
 use crate::settling::Outcome;
 use crate::worker::Worker;
 
@@ -35,8 +37,10 @@ pub(crate) async fn lease_loop(worker: Arc<Worker>) {
         }
         // Subscribed before the work, so that a turn of the clock during the work is not missed.
         turned = worker.signals.clock_turned();
-        if let Err(error) = extend_leases(&worker, SOON).await {
-            worker.health.note(&error);
+        match extend_leases(&worker, SOON).await {
+            Ok(()) => worker.health.works(Part::Leases, worker.moment()),
+            Err(error) if error.kind == FaultKind::Unusable => worker.health.refusals.refused(Part::Leases, &error),
+            Err(error) => worker.health.note(&error),
         }
         if worker.in_flight.may_have_lost_claims()
             && let Err(error) = hand_back_unknown(&worker).await
@@ -125,7 +129,7 @@ mod tests {
         let worker = Worker::new(outbox.sweeper().setup);
         let (lease, claim) = (policy.lease(), claim(&worker, &policy, 1));
         let claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
-        worker.in_flight.register(&claimed, policy.lease(), worker.moment());
+        worker.in_flight.register(&claimed, &policy, worker.moment());
         let lease_end = async || outbox.find(id).await.unwrap().unwrap().next_call_time.unwrap();
 
         // While its time-out may still fire, the lease is extended.
@@ -158,7 +162,7 @@ mod tests {
         let mut claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
         // The store skips it, like a row that another transaction has locked.
         claimed.fence += 1;
-        worker.in_flight.register(&claimed, policy.lease(), worker.moment());
+        worker.in_flight.register(&claimed, &policy, worker.moment());
         tokio::time::advance(policy.lease() - SOON / 2).await;
         extend_leases(&worker, SOON).await.unwrap();
         let left = worker.in_flight.leases_to_extend(worker.moment(), SOON);
@@ -202,7 +206,7 @@ mod tests {
         let policy = policy.row.policy().unwrap();
         let claimed = outbox.engine().stores().send.claim(&claim(&worker, &policy, 2100)).await.unwrap().notices;
         let (unknown, known) = claimed.split_last().unwrap();
-        known.iter().for_each(|claimed| worker.in_flight.register(claimed, policy.lease(), worker.moment()));
+        known.iter().for_each(|claimed| worker.in_flight.register(claimed, &policy, worker.moment()));
         worker.in_flight.claim_answer_lost();
         hand_back_unknown(&worker).await.unwrap();
         assert!(!worker.in_flight.begin_to_judge(unknown.id, unknown.fence), "this notice is being handed back");

@@ -68,7 +68,7 @@ impl Admission {
     }
 
     /// Takes up to `wanted` slots of a definition. If it takes none, the next freed slot wakes the sweep.
-    pub(super) fn take_slots(&self, policy: &Policy, wanted: usize) -> Vec<Slot> {
+    pub(crate) fn take_slots(&self, policy: &Policy, wanted: usize) -> Vec<Slot> {
         self.slots.take(policy.def_id, policy.max_concurrency, wanted)
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::limit::QuotaStop;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Claims};
@@ -10,6 +11,7 @@ use solid_notify_core::{Policy, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::alerts::locked::Work;
+use crate::background::refusals::Part;
 use crate::definitions::{Definition, Ready};
 use crate::running::attempt::start_attempt;
 use crate::slots::Slot;
@@ -22,7 +24,7 @@ pub(super) const CLAIM_BATCH: usize = 500;
 /// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
 ///
 /// `crash_loop_permit` is kept until the outcome of the attempt is stored.
-pub(super) async fn claim_and_start(
+pub(crate) async fn claim_and_start(
     worker: &Arc<Worker>,
     definition: &Arc<Definition>,
     ready: &Arc<Ready>,
@@ -31,6 +33,10 @@ pub(super) async fn claim_and_start(
     mut crash_loop_permit: Option<OwnedSemaphorePermit>,
 ) -> Result<Vec<i64>, StoreError> {
     let policy = &ready.policy;
+    let part = Part::Claims(policy.def_id);
+    if worker.in_flight.is_stuck(policy.def_id) || worker.health.refusals.rest(part).is_some() {
+        return Ok(Vec::new());
+    }
     if worker.has_unread_edits() || !worker.admission.lets_through(policy).await? {
         return Ok(Vec::new());
     }
@@ -39,9 +45,15 @@ pub(super) async fn claim_and_start(
     // Until the claimed notices are registered, the lease loop must not conclude that a claim was lost.
     let _under_way = worker.in_flight.begin_claim().await;
     let Claims { notices, stopped_by } = match worker.stores().send.claim(&claim).await {
-        Ok(claims) => claims,
+        Ok(claims) => {
+            worker.health.refusals.works(part);
+            claims
+        }
         Err(error) => {
             worker.in_flight.claim_answer_lost();
+            if error.kind == FaultKind::Unusable {
+                worker.health.refusals.refused(part, &error);
+            }
             return Err(error);
         }
     };
@@ -58,7 +70,7 @@ pub(super) async fn claim_and_start(
     }
     let ids = notices.iter().map(|notice| notice.id).collect();
     for (claimed, slot) in notices.into_iter().zip(slots) {
-        worker.in_flight.register(&claimed, claim.lease, worker.moment());
+        worker.in_flight.register(&claimed, policy, worker.moment());
         start_attempt(worker, definition, ready, claimed, slot, crash_loop_permit.take());
     }
     Ok(ids)

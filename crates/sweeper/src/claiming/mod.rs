@@ -5,7 +5,7 @@
 //! All of them ask [`admission`] for slots and then go through [`claim`], which starts the attempts (`running`).
 
 mod admission;
-mod claim;
+pub(crate) mod claim;
 pub(crate) mod first_send;
 mod limited;
 mod recovery;

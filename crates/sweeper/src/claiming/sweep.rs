@@ -16,6 +16,7 @@ use super::recovery::{clock_was_set, recover};
 use super::slices::sweep_one;
 use super::store_clock::{Reading, StoreClock};
 use crate::alerts::advance::advance_alerts;
+use crate::background::refusals::Part;
 use crate::background::timetable::tick;
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
 use crate::sleep::{SHORTEST_SLEEP, Swept, pause_after};
@@ -50,6 +51,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         // With thousands of definitions a reading takes long. An edit still takes effect within five seconds.
         let reload_pause = RELOAD_PAUSE.max(SHARE * reading).min(RELOAD_INTERVAL);
         let reload_interval = RELOAD_INTERVAL.max(IDLE_SHARE * reading).min(2 * RELOAD_INTERVAL);
+        worker.health.sweeps();
         let round = async {
             recover(&worker).await?;
             // Applications may wake the sweeper with each commit.
@@ -67,7 +69,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         };
         let sleep = match round.await {
             Ok(next) => {
-                worker.health.swept();
+                worker.health.swept(worker.moment());
                 failures = 0;
                 next
             }
@@ -77,6 +79,11 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
                 pause_after(failures - 1)
             }
         };
+        if let Some(left) = worker.health.refusals.rest(Part::Sweep) {
+            // Until a person has mended it, commits that wake the sweep change nothing.
+            worker.signals.pause(left).await;
+            continue;
+        }
         if sleep.is_zero() {
             // More is due than was claimed, but other tasks of this thread get their turn first.
             tokio::task::yield_now().await;
@@ -125,6 +132,10 @@ async fn sweep(
         let Some(ready) = definition.ready() else { continue };
         if worker.signals.is_stopped() {
             break;
+        }
+        if let Some(left) = worker.health.refusals.rest(Part::Claims(*def_id)) {
+            sleep = sleep.min(left);
+            continue;
         }
         let (now, later): (Vec<&DueSlice>, Vec<&DueSlice>) = slices.iter().partition(|slice| slice.after.is_zero());
         if let Some(next) = later.iter().map(|slice| slice.after).min() {

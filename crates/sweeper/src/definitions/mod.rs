@@ -238,7 +238,7 @@ impl Definitions {
         };
         let checks = definition.checks();
         let is_checked = match reason {
-            AlertReason::Clock => return Some(self.began),
+            AlertReason::Clock | AlertReason::NotSending => return Some(self.began),
             AlertReason::DeadLetters => checks.dead_letters,
             AlertReason::Backlog => checks.backlog,
             AlertReason::NoHandler | AlertReason::CircuitOpen | AlertReason::Paused => checks.others,

@@ -1,13 +1,14 @@
 //! [`AttemptsInFlight`]: the attempts of this node, from the claim until their outcome is settled, and the producers that wait for
 //! a first attempt.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use solid_notify_core::Policy;
 use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptSender};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::Lease;
+use solid_notify_core::store::{BEAT, Lease};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -45,9 +46,12 @@ struct State {
     judged: HashSet<(i64, i64)>,
     /// When the answer to a claim was last lost.
     answer_lost: Option<Instant>,
+    /// The definitions with an attempt that cannot be cancelled, and the first such notice of each.
+    stuck: BTreeMap<i64, i64>,
 }
 
 struct Attempt {
+    def_id: i64,
     fence: i64,
     lease: Duration,
     /// On the time scale of [`crate::worker::Worker::moment`].
@@ -55,6 +59,8 @@ struct Attempt {
     /// When the attempt must have ended by itself. After that only an outcome that waits to be stored keeps the lease,
     /// because a handler that blocks its thread for ever must not.
     overdue_at: Instant,
+    /// When its time-out should have ended it two beats ago: its handler blocks its thread.
+    stuck_at: Instant,
     /// The attempt has ended, and its outcome is not stored yet.
     ended: bool,
 }
@@ -66,11 +72,14 @@ impl AttemptsInFlight {
     }
 
     /// Registers a claimed notice; `now` is the moment of the claim.
-    pub(crate) fn register(&self, claimed: &ClaimedNotice, lease: Duration, now: Duration) {
+    pub(crate) fn register(&self, claimed: &ClaimedNotice, policy: &Policy, now: Duration) {
+        let lease = policy.lease();
         let lease_end = now.saturating_add(lease);
         // Time-outs run by the process's clock.
-        let overdue_at = Instant::now() + lease;
-        let attempt = Attempt { fence: claimed.fence, lease, lease_end, overdue_at, ended: false };
+        let began = Instant::now();
+        let (overdue_at, stuck_at) = (began + lease, began + policy.timeout.saturating_add(2 * BEAT));
+        let def_id = policy.def_id;
+        let attempt = Attempt { def_id, fence: claimed.fence, lease, lease_end, overdue_at, stuck_at, ended: false };
         self.state.lock().attempts.insert(claimed.id, attempt);
     }
 
@@ -112,6 +121,29 @@ impl AttemptsInFlight {
     /// Registers that an expired attempt is being judged; false if it already is.
     pub(crate) fn begin_to_judge(&self, id: i64, fence: i64) -> bool {
         self.state.lock().judged.insert((id, fence))
+    }
+
+    /// Looks for attempts that cannot be cancelled. Returns one notice of each definition that has any, and those that are new.
+    pub(crate) fn find_stuck(&self) -> (BTreeMap<i64, i64>, Vec<(i64, i64)>) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let is_stuck = |attempt: &Attempt| !attempt.ended && attempt.stuck_at <= now;
+        let stuck: BTreeMap<i64, i64> = state
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| is_stuck(attempt))
+            .map(|(id, attempt)| (attempt.def_id, *id))
+            .collect();
+        let new =
+            stuck.iter().filter(|(def_id, _)| !state.stuck.contains_key(def_id)).map(|(def_id, id)| (*def_id, *id));
+        let new = new.collect();
+        state.stuck.clone_from(&stuck);
+        (stuck, new)
+    }
+
+    /// Returns true for a definition with an attempt that cannot be cancelled: each further one would block a thread, too.
+    pub(crate) fn is_stuck(&self, def_id: i64) -> bool {
+        self.state.lock().stuck.contains_key(&def_id)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -234,10 +266,12 @@ mod tests {
     fn outcome_of_an_attempt_ends_no_judgement_of_its_delivery() {
         let in_flight = AttemptsInFlight::default();
         let attempt = Attempt {
+            def_id: 1,
             fence: 1,
             lease: Duration::ZERO,
             lease_end: Duration::ZERO,
             overdue_at: Instant::now(),
+            stuck_at: Instant::now(),
             ended: true,
         };
         in_flight.state.lock().attempts.insert(1, attempt);

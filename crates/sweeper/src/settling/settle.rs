@@ -87,7 +87,9 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
 async fn write(worker: &Worker, settling: &mut Settling) -> bool {
     let Some(batch) = &settling.in_hand else { return true };
     let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
+    worker.health.writes();
     let replies = worker.stores().send.settle(&settles).await;
+    worker.health.wrote(replies.as_ref().err());
     let Some(batch) = settling.in_hand.take() else { return true };
     match replies {
         Ok(replies) => {

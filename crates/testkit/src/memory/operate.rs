@@ -173,6 +173,13 @@ impl OperateStore for MemoryStore {
         let now = self.time();
         let mut state = self.state();
         let mut done = BulkStepDone::default();
+        if let Some(act) = &step.act {
+            let is_claimed = |live: &Live| live.notice.fence == act.fence && live.notice.status == Status::Sending;
+            if !state.live.get(&act.id).is_some_and(is_claimed) {
+                done.is_late = true;
+                return Ok(done);
+            }
+        }
         for target in &step.notices {
             let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == step.status;
             let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));

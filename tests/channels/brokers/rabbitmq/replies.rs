@@ -119,3 +119,57 @@ async fn message_that_must_be_acked_is_not_sent_without_token_keys() {
     assert!(text.contains("no keys are set (`outbox.use_token_keys`)"), "{text}");
     assert!(rabbit.take(&queue).await.is_none());
 }
+
+mod on_postgres {
+    use super::*;
+    use test_support::sending::reaches;
+    use test_support::{Postgres, TestDb};
+
+    /// As many as other work of the store has connections, and many more.
+    const LOCKED: i64 = 40;
+
+    #[tokio::test]
+    async fn reply_to_a_locked_notice_delays_no_other() {
+        let rabbit = Rabbit::connect(&server_url("AMQP_URL")).await;
+        let (queue, reply_queue) = (rabbit.queue().await, rabbit.queue().await);
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        db.outbox.use_token_keys(TokenKeys::new(b"a secret of a test, which has 32 bytes").unwrap());
+        allow_secrets(&db.outbox, &["AMQP_URL"]);
+        let config = json!({ "url": "env:AMQP_URL", "routing_key": queue, "reply_queue": reply_queue });
+        let definition = NotifyDef::new("order").handler("amqp").handler_config(config.to_string());
+        db.outbox.define_if_missing(definition.need_confirm(true).max_confirm_delay("1h")).await.unwrap();
+        let amqp = Amqp::new();
+        let _replies = amqp.replies(&db.outbox);
+        let sweeper = db.outbox.sweeper().channel(amqp).start().await.unwrap();
+        let mut tx = db.outbox.begin().await.unwrap();
+        let mut ids = Vec::new();
+        for number in 0..LOCKED + 3 {
+            ids.push(add_notice(&mut tx, "order", number).await.unwrap().id());
+        }
+        tx.commit().await.unwrap();
+        let mut messages = Vec::new();
+        for _ in &ids {
+            messages.push(rabbit.next(&queue).await);
+        }
+        for id in &ids {
+            reaches(&db, *id, Status::AwaitingAck).await;
+        }
+        messages.sort_by_key(|message| String::from_utf8_lossy(&message.data).parse::<i64>().unwrap());
+        let (locked, free) = ids.split_at(usize::try_from(LOCKED).unwrap());
+        let mut other = db.pool.begin().await.unwrap();
+        let lock = format!("SELECT id FROM notify_msg WHERE id <= {} FOR UPDATE", locked[locked.len() - 1]);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock)).execute(&mut *other).await.unwrap();
+        for message in &messages {
+            rabbit.reply(message, r#"{"result":"ack"}"#).await;
+        }
+        for id in free {
+            reaches(&db, *id, Status::Succeeded).await;
+        }
+        other.rollback().await.unwrap();
+        for id in locked {
+            reaches(&db, *id, Status::Succeeded).await;
+        }
+        sweeper.shutdown().await;
+        db.close().await;
+    }
+}

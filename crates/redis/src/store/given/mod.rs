@@ -115,6 +115,9 @@ pub(super) enum Change<'a> {
         verb: StepVerb<'a>,
         status: Text<i64>,
         notices: &'a [Target],
+        /// When the lease of its act ends.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before: Option<i64>,
         #[serde(flatten)]
         seen: Option<SeenStep>,
     },

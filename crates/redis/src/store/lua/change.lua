@@ -80,7 +80,8 @@ if what == 'one' then
   return 'done'
 elseif what == 'step' then
   -- The `verb`: 'revive', 'end' with its `reason`, 'retime', or 'purge'; the `status`; `notices`: each has `member`, `fence` and `time`; to take:
-  -- the `audit` entry, and what was `seen` by a look.
+  -- the `audit` entry, and what was `seen` by a look. `before`: when the lease of the act ends whose step it is. Its notice is in another slot.
+  if given.before and now >= given.before then return { 'late', {}, {}, {} } end
   local verb, audit = given.verb, given.audit
   local changed, taken, keys, due = {}, {}, {}, {}
   for _, notice in ipairs(given.notices) do
