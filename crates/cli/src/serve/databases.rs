@@ -53,6 +53,7 @@ impl Databases {
     }
 
     /// Returns true if the threads of any database run, or if there is none.
+    #[cfg(all(unix, feature = "full"))]
     pub(super) fn any_runs(&self) -> bool {
         let running = self.locked();
         running.is_empty() || running.values().any(|database| database.silent_for().is_none())
