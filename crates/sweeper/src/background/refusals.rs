@@ -1,4 +1,4 @@
-//! What the database refuses for good: a right, a table or a column is missing. A person has to mend that, so it is an error in the log
+//! What the database refuses for good: a right, a table or a column is missing. No retry adds it, so the refusal is an error in the log
 //! once, and the call is repeated less often.
 
 use std::collections::BTreeMap;

@@ -80,7 +80,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
             }
         };
         if let Some(left) = worker.health.refusals.rest(Part::Sweep) {
-            // Until a person has mended it, commits that wake the sweep change nothing.
+            // Until the right or table is there, commits that wake the sweep change nothing.
             worker.signals.pause(left).await;
             continue;
         }
