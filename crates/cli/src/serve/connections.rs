@@ -5,7 +5,6 @@
 //! that has waited longest is closed, so probes and acks always get in.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

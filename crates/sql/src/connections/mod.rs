@@ -38,6 +38,8 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    const ALL: [Self; 4] = [Self::Work, Self::Lease, Self::Ack, Self::Operate];
+
     /// How many calls of this purpose run at the same time. It is also the number of connections where the database takes
     /// several.
     const fn size(self) -> usize {
@@ -141,8 +143,7 @@ impl<DB: Dialect> Connections<DB> {
         };
         let [lease, ack, operate] = [Purpose::Lease, Purpose::Ack, Purpose::Operate]
             .map(|purpose| matches!(plan, ConnectionPlan::Own).then(|| of(purpose)));
-        let turns = [Purpose::Work, Purpose::Lease, Purpose::Ack, Purpose::Operate];
-        let turns = turns.map(|purpose| (purpose, Semaphore::new(purpose.size())));
+        let turns = Purpose::ALL.map(|purpose| (purpose, Semaphore::new(purpose.size())));
         Self {
             turn_limit: call_timeout.saturating_mul(TURN_TIMEOUTS),
             turns,
@@ -196,8 +197,7 @@ impl<DB: Dialect> Connections<DB> {
 
     /// Closes the idle connections, because after an outage each of them may be broken.
     pub(crate) fn forget_idle(&self) {
-        for share in [Purpose::Work, Purpose::Lease, Purpose::Ack, Purpose::Operate].map(|purpose| self.share(purpose))
-        {
+        for share in Purpose::ALL.map(|purpose| self.share(purpose)) {
             let idle = std::mem::take(&mut *share.idle.lock());
             for (mut connection, _) in idle {
                 connection.close_on_drop();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Alarm, DueSlice, RefusedConfig, dead_letters};
+use solid_notify_core::store::{Alarm, DueSlice, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
@@ -103,23 +103,16 @@ pub(crate) async fn conditions(
         tracing::warn!(definition = %name, def_id, "{message}");
         alarms.extend(worker.alarms.alarm(def_id, &name, AlertReason::InvalidDefinition, DEFAULT_COOLDOWN, message));
     }
-    for (def_id, message) in worker.alarms.locked_rows.lasting() {
+    let locked = worker.alarms.locked_rows.lasting().into_iter();
+    let locked = locked.map(|(def_id, message)| (def_id, AlertReason::Locked, message));
+    let undecrypted = worker.undecrypted.lasting(worker.moment()).into_iter();
+    let undecrypted = undecrypted.map(|refused| (refused.def_id, AlertReason::InvalidDefinition, refused.problem));
+    let stuck = problems.stuck.into_iter();
+    let stuck = stuck.map(|(def_id, why)| (def_id, AlertReason::NotSending, format!("node {}: {why}", worker.id)));
+    for (def_id, reason, message) in locked.chain(undecrypted).chain(stuck) {
         let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
         let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
-    }
-    for RefusedConfig { def_id, problem, .. } in worker.undecrypted.lasting(worker.moment()) {
-        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
-        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-        let alarm =
-            worker.alarms.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem);
-        alarms.extend(alarm);
-    }
-    for (def_id, message) in problems.stuck {
-        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
-        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-        let message = format!("node {}: {message}", worker.id);
-        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, AlertReason::NotSending, cooldown, message));
+        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, reason, cooldown, message));
     }
     if let Some((problem, alerts)) = problems.node.zip(definitions.alerts()) {
         let message = format!("the node {} does not send: {problem}", worker.id);
