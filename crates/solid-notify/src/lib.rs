@@ -67,7 +67,7 @@ pub mod definition {
     pub use solid_notify_core::definition::{
         AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, ExposeSecret, FileProblem, KeepHistory, MASKED,
         Mask, MissedTicks, NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SecretError, SecretRef, SecretRule,
-        SecretRules, SecretString, SendWindow, TargetFilter, WrongSecretPattern, read_config,
+        SecretRules, SecretString, SendWindow, TargetFilter, Unjudged, WrongSecretPattern, read_config,
     };
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};

@@ -14,7 +14,7 @@ use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
 use crate::running::AttemptsInFlight;
-use crate::running::undecrypted::Undecrypted;
+use crate::running::waiting::Waiting;
 use crate::series::Series;
 use crate::settling::{Outcome, OutcomeQueue};
 use crate::signals::Signals;
@@ -36,8 +36,8 @@ pub(crate) struct Worker {
     pub(crate) signals: Signals,
     pub(crate) health: Health,
     pub(crate) alarms: Alarms,
-    /// Notices that wait because this node cannot decrypt them.
-    pub(crate) undecrypted: Undecrypted,
+    /// Notices that wait because this node cannot decrypt them, or their target's filter cannot be judged.
+    pub(crate) waiting: Waiting,
 }
 
 impl Worker {
@@ -61,7 +61,7 @@ impl Worker {
             outcomes: OutcomeQueue::new(Series::new(outbox.engine().hand_clock().map(|_| 0))),
             health: Health::new(settings.outage_grace, signals.moment()),
             alarms: Alarms::new(Arc::clone(&known), &id),
-            undecrypted: Undecrypted::default(),
+            waiting: Waiting::default(),
             id,
             signals,
             known,

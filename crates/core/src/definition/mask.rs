@@ -1,25 +1,22 @@
 //! [`Mask`]: the parts of a parameter that people must not see (the column `mask`), and the texts that people see instead.
 //!
-//! The JSON is rewritten as text, so that whatever is not masked keeps its bytes: digits of amounts, and the order of members.
+//! Masked values are replaced in the text, so that whatever is not masked keeps its bytes: digits of amounts, the order of members, blanks.
 //! Which ways out lead to people is decided by their callers; see `docs/decisions/0108-people-see-masked-parameters.md`.
 
-use std::fmt;
 use std::str::FromStr;
-
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use super::NotifyDef;
 use super::spelled::replaced;
 use crate::cipher::{ENCRYPTED, is_encrypted};
 use crate::notice::{NoticeRecord, Response};
+use crate::path::{Budget, Kind, STEPS, Tree, Unjudged, decoded};
 
 /// What people see instead of a masked value.
 pub const MASKED: &str = "***";
 /// Masked texts and numbers that are shorter than this are not looked for in error texts, because they would be found in any text.
 const SHORTEST: usize = 3;
-/// A parameter that nests deeper is masked as a whole. Parameters that the library adds are less deep.
-const DEEPEST: usize = 100;
+/// The longest mask, in bytes.
+const LONGEST: usize = 10_000;
 
 const EXPECTED: &str = "a JSON array of paths such as `[\"$.card.number\", \"$.items[*].iban\", \"$..password\"]`";
 
@@ -53,6 +50,9 @@ impl FromStr for Mask {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("{EXPECTED}, of at most {LONGEST} bytes; it has {} bytes", text.len()));
+        }
         let paths: Vec<String> = serde_json::from_str(text).map_err(|_| EXPECTED.to_owned())?;
         if paths.is_empty() {
             return Err(format!("{EXPECTED}, or null where nothing is masked"));
@@ -110,16 +110,19 @@ impl Mask {
     }
 
     /// Returns the parameter as people see it: [`MASKED`] instead of each masked value, the rest as stored. A parameter that cannot
-    /// be read is masked as a whole.
+    /// be read, or for which finding the values takes too many steps, is masked as a whole.
     pub fn masked(&self, param: &str) -> String {
         self.apply(param).map_or_else(|| format!("\"{MASKED}\""), |(shown, _)| shown)
     }
 
     /// Returns a text, such as the message of an error, without the masked values of `param`: texts and numbers of at least three
-    /// characters, also where the text spells them with other escapes of JSON (`\u00e9`, `\/`). If the parameter cannot be read, nothing
-    /// of the text is left.
+    /// characters, also where the text spells them with other escapes of JSON (`\u00e9`, `\/`). If the parameter cannot be read, or
+    /// finding the values takes too many steps, nothing of the text is left.
     pub fn without_values_of(&self, param: &str, text: String) -> String {
-        self.apply(param).map_or_else(|| MASKED.to_owned(), |(_, values)| replaced(&text, &values, MASKED))
+        // Each value is looked for in the whole text.
+        let steps = |values: &[String]| values.len() as u64 * (1 + text.len() as u64 / 16);
+        let values = self.apply(param).map(|(_, values)| values).filter(|values| steps(values) <= STEPS);
+        values.map_or_else(|| MASKED.to_owned(), |values| replaced(&text, &values, MASKED))
     }
 
     /// Returns a response as people see it. It may repeat the parameter, so a body that is a JSON object or array is masked like a
@@ -136,122 +139,99 @@ impl Mask {
 
     /// Returns the masked parameter, and the texts and numbers that were masked.
     fn apply(&self, param: &str) -> Option<(String, Vec<String>)> {
-        let paths: Vec<&[Step]> = self.0.iter().map(Vec::as_slice).collect();
-        let (mut shown, mut values) = (String::with_capacity(param.len()), Vec::new());
-        mask(serde_json::from_str::<&RawValue>(param).ok()?.get(), &paths, DEEPEST, &mut shown, &mut values)?;
+        self.apply_within(param, &mut Budget::new()).ok()
+    }
+
+    pub(super) fn apply_within(&self, param: &str, budget: &mut Budget) -> Result<(String, Vec<String>), Unjudged> {
+        let tree = Tree::read(param, budget)?;
+        let (mut states, mut masked) = (States::new(), Vec::new());
+        (0..self.0.len()).for_each(|path| self.reach((path, 0), &mut states));
+        self.find(&tree, 0, &states, budget, &mut masked)?;
+        let (mut shown, mut end, mut values) = (String::with_capacity(param.len()), 0, Vec::new());
+        for node in masked {
+            let place = tree.place(node);
+            shown.push_str(&param[end..place.start]);
+            shown.push_str(&format!("\"{MASKED}\""));
+            end = place.end;
+            tree.with_all_below(node).for_each(|node| collect(&tree, node, &mut values));
+        }
+        shown.push_str(&param[end..]);
         values.sort_unstable();
         values.dedup();
-        Some((shown, values))
+        Ok((shown, values))
+    }
+
+    /// Adds a state, and behind [`Step::Anywhere`] what follows.
+    fn reach(&self, (path, step): State, states: &mut States) {
+        states.push((path, step));
+        if self.0[path].get(step) == Some(&Step::Anywhere) {
+            self.reach((path, step + 1), states);
+        }
+    }
+
+    /// Adds the masked values at and below a value that is in these states, in the order of the text.
+    fn find(
+        &self,
+        tree: &Tree<'_>,
+        node: u32,
+        states: &[State],
+        budget: &mut Budget,
+        masked: &mut Vec<u32>,
+    ) -> Result<(), Unjudged> {
+        if states.iter().any(|(path, step)| *step == self.0[*path].len()) {
+            masked.push(node);
+            return Ok(());
+        }
+        if states.is_empty() {
+            return Ok(());
+        }
+        for child in tree.children(node) {
+            budget.spend(1 + states.len() as u64)?;
+            let raw_name = tree.raw_name(child);
+            budget.spend_bytes(raw_name.map_or(0, str::len))?;
+            let name = raw_name.map(decoded);
+            let mut below = States::new();
+            for (path, step) in states {
+                match &self.0[*path][*step] {
+                    Step::Anywhere => self.reach((*path, *step), &mut below),
+                    Step::Name(wanted) if name.as_deref() != Some(wanted.as_bytes()) => {}
+                    Step::All | Step::Name(_) => self.reach((*path, step + 1), &mut below),
+                }
+            }
+            // Several ways lead to the same state; without this, each level would multiply them.
+            below.sort_unstable();
+            below.dedup();
+            self.find(tree, child, &below, budget, masked)?;
+        }
+        Ok(())
     }
 }
 
-/// Appends a value as people see it, and collects what is masked in it. `None`: it is too deep.
-fn mask(json: &str, paths: &[&[Step]], depth: usize, shown: &mut String, values: &mut Vec<String>) -> Option<()> {
-    let mut here = Vec::new();
-    paths.iter().for_each(|path| reach(path, &mut here));
-    if here.iter().any(|path| path.is_empty()) {
-        collect(json, depth, values)?;
-        shown.push_str(&format!("\"{MASKED}\""));
-        return Some(());
-    }
-    let children = match json.as_bytes().first() {
-        Some(b'{' | b'[') if !here.is_empty() => children(json)?,
-        _ => {
-            shown.push_str(json);
-            return Some(());
-        }
-    };
-    let depth = depth.checked_sub(1)?;
-    let (open, close) = if json.starts_with('{') { ('{', '}') } else { ('[', ']') };
-    shown.push(open);
-    for (n, (name, child)) in children.into_iter().enumerate() {
-        if n > 0 {
-            shown.push(',');
-        }
-        let next = |path| match <[Step]>::split_first(path)? {
-            (Step::Anywhere, _) => Some(path),
-            (Step::All, rest) => Some(rest),
-            (Step::Name(wanted), rest) => (Some(wanted) == name.as_ref()).then_some(rest),
-        };
-        let below: Vec<&[Step]> = here.iter().copied().filter_map(next).collect();
-        if let Some(name) = &name {
-            shown.push_str(&serde_json::to_string(name).ok()?);
-            shown.push(':');
-        }
-        mask(child, &below, depth, shown, values)?;
-    }
-    shown.push(close);
-    Some(())
-}
+/// A path, and how many of its steps lead to a value.
+type State = (usize, usize);
+type States = Vec<State>;
 
-/// Adds the paths that a path is at a value: itself, and behind [`Step::Anywhere`] what follows.
-fn reach<'a>(path: &'a [Step], here: &mut Vec<&'a [Step]>) {
-    here.push(path);
-    if let Some((Step::Anywhere, rest)) = path.split_first() {
-        reach(rest, here);
-    }
-}
-
-/// Adds the texts and numbers of a masked value, as they stand in JSON and as they are.
-fn collect(json: &str, depth: usize, values: &mut Vec<String>) -> Option<()> {
+/// Adds a text or a number of a masked value, as it stands in JSON and as it is.
+fn collect(tree: &Tree<'_>, node: u32, values: &mut Vec<String>) {
     let mut add = |text: &str| {
         if text.chars().count() >= SHORTEST {
             values.push(text.to_owned());
         }
     };
-    match json.as_bytes().first()? {
-        b'"' => {
-            add(&serde_json::from_str::<String>(json).ok()?);
-            add(json.get(1..json.len() - 1)?);
+    match tree.kind(node) {
+        Kind::Text => {
+            let raw = tree.raw_text(node);
+            add(raw);
+            add(&String::from_utf8_lossy(&decoded(raw)));
         }
-        b'{' | b'[' => {
-            let depth = depth.checked_sub(1)?;
-            for (_, child) in children(json)? {
-                collect(child, depth, values)?;
-            }
-        }
-        b't' | b'f' | b'n' => {}
-        _ => add(json),
+        Kind::Number => add(tree.written(node)),
+        Kind::Null | Kind::False | Kind::True | Kind::Array | Kind::Object => {}
     }
-    Some(())
 }
 
 /// Returns true for the number of an HTTP status.
 fn is_http(status: &str) -> bool {
     status.parse::<u16>().is_ok_and(|number| (100..600).contains(&number))
-}
-
-type Child<'a> = (Option<String>, &'a str);
-
-/// Returns the members of an object, with their names and also those of the same name, or the elements of an array.
-fn children(json: &str) -> Option<Vec<Child<'_>>> {
-    struct Children;
-
-    impl<'de> Visitor<'de> for Children {
-        type Value = Vec<Child<'de>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object or an array")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut children = Vec::new();
-            while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-                children.push((Some(name), value.get()));
-            }
-            Ok(children)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut children = Vec::new();
-            while let Some(value) = seq.next_element::<&RawValue>()? {
-                children.push((None, value.get()));
-            }
-            Ok(children)
-        }
-    }
-
-    serde_json::Deserializer::from_str(json).deserialize_any(Children).ok()
 }
 
 impl NotifyDef {

@@ -6,6 +6,7 @@ use chrono::DateTime;
 
 use super::{Mask, NotifyDef};
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, LastResponse, NoticeRecord, Response, Status};
+use crate::path::{Budget, STEPS};
 
 fn masked(paths: &[&str], param: &str) -> String {
     serde_json::to_string(paths).unwrap().parse::<Mask>().unwrap().masked(param)
@@ -15,7 +16,7 @@ fn masked(paths: &[&str], param: &str) -> String {
 fn masked_values_are_replaced_and_the_rest_keeps_its_bytes() {
     for (path, param, shown) in [
         ("$", r#"{"a":1}"#, r#""***""#),
-        ("$.a", r#"{ "z" : 1.10, "a":{"b":1} }"#, r#"{"z":1.10,"a":"***"}"#),
+        ("$.a", r#"{ "z" : 1.10, "a":{"b":1} }"#, r#"{ "z" : 1.10, "a":"***" }"#),
         (
             "$.a.b",
             r#"{"a":{"b":null,"c":12345678901234567890123}}"#,
@@ -29,9 +30,15 @@ fn masked_values_are_replaced_and_the_rest_keeps_its_bytes() {
         ("$..['x y']", r#"[{"x y":1}]"#, r#"[{"x y":"***"}]"#),
         ("$..*", r#"{"a":[1],"b":2}"#, r#"{"a":"***","b":"***"}"#),
         ("$.a", r#"{"a":1,"a":{"a":2}}"#, r#"{"a":"***","a":"***"}"#),
-        ("$.a", r#"{"\u0061":1}"#, r#"{"a":"***"}"#),
+        ("$.a", r#"{"\u0061":1,"\u0062":1}"#, r#"{"\u0061":"***","\u0062":1}"#),
         ("$.a", "7", "7"),
-        ("$.a", " [ 1 ] ", "[1]"),
+        ("$.a", " [ 1 ] ", " [ 1 ] "),
+        (
+            "$.a..b",
+            r#"{"a":"\ud83d","c":"\ud83d","\ud83e":[1e400]}"#,
+            r#"{"a":"\ud83d","c":"\ud83d","\ud83e":[1e400]}"#,
+        ),
+        ("$.c", r#"{"a":"\ud83d","c":"\ud83d","\ud83e":[1e400]}"#, r#"{"a":"\ud83d","c":"***","\ud83e":[1e400]}"#),
     ] {
         assert_eq!(masked(&[path], param), shown, "{path}");
     }
@@ -44,6 +51,41 @@ fn a_parameter_that_cannot_be_read_is_masked_as_a_whole() {
     for param in ["", "{", r#"{"a":1"#, r#"{"a":1}}"#, &deep] {
         assert_eq!(masked(&["$..a"], param), r#""***""#);
     }
+}
+
+/// Applies a mask; also returns the steps.
+fn steps(paths: &[&str], param: &str) -> (Option<String>, u64) {
+    let mask: Mask = serde_json::to_string(paths).unwrap().parse().unwrap();
+    let mut budget = Budget::new();
+    (mask.apply_within(param, &mut budget).ok().map(|(shown, _)| shown), budget.used())
+}
+
+#[test]
+fn many_ways_to_the_same_value_are_one() {
+    // Each level had doubled the ways: a parameter of 6 kB took for ever.
+    let nested = format!("{}1{}", r#"{"a":"#.repeat(90), "}".repeat(90));
+    let param = format!("[{}]", vec![nested; 10].join(","));
+    let path = format!("${}.pin", "..*".repeat(10));
+    let (shown, steps) = steps(&[&path, &format!("${}.b", "..a".repeat(20))], &param);
+    assert_eq!(shown.as_deref(), Some(&*param));
+    assert!(steps < 910 * 60, "{steps}");
+}
+
+#[test]
+fn beyond_the_budget_the_whole_parameter_is_hidden() {
+    let param = format!(r#"{{"pin":"4711","all":[{}]}}"#, vec!["0"; 400_000].join(","));
+    assert!(steps(&["$..pin"], &param).1 < STEPS);
+    let paths: Vec<_> = (0..30).map(|n| format!("$..pin{n}")).collect();
+    let paths: Vec<_> = paths.iter().map(|path| &**path).collect();
+    assert_eq!(steps(&paths, &param), (None, STEPS));
+    assert_eq!(masked(&paths, &param), r#""***""#);
+    let mask: Mask = serde_json::to_string(&paths).unwrap().parse().unwrap();
+    assert_eq!(mask.without_values_of(&param, "refused".to_owned()), "***");
+    // Nothing is left of a text in which too many values would have to be found.
+    let mask: Mask = r#"["$"]"#.parse().unwrap();
+    let values = serde_json::json!((1000..5000).collect::<Vec<_>>()).to_string();
+    assert_eq!(mask.without_values_of(&values, "pin 4711".to_owned()), "pin ***");
+    assert_eq!(mask.without_values_of(&values, "x".repeat(20_000)), "***");
 }
 
 #[test]
@@ -71,6 +113,7 @@ fn wrong_paths_are_reported_with_what_would_be_right() {
         (r#"["$['a"]"#, "has no `']`"),
         (r#"["$.a[?@.b]"]"#, "a step is"),
         (r#"["$...a"]"#, "as a name"),
+        (&format!(r#"["$.{}"]"#, "a".repeat(10_000)), "of at most 10000 bytes; it has 10006 bytes"),
     ] {
         let problem = NotifyDef::new("a").mask(text).policy().unwrap_err().remove(0);
         assert_eq!((problem.column, &*problem.value), ("mask", text));
@@ -95,6 +138,25 @@ fn a_record_for_people_has_no_masked_value() {
 }
 
 proptest::proptest! {
+    /// The blanks, the spellings of names and numbers, and the order stay.
+    #[test]
+    fn what_is_not_masked_keeps_its_bytes(
+        members in proptest::collection::vec(
+            ("[ \n]{0,2}", "(a|\\\\u0061|pin|p\\\\u0069n|\\\\ud83d)", "[ \t]{0,2}", "(1\\.10|1e999999999|\"\\\\ud83d\"|\\[ 1 ,2\\]|null)"),
+            0..6,
+        ),
+    ) {
+        let text = |instead: Option<&str>| {
+            let member = |(before, name, between, value): &(String, String, String, String)| {
+                let value = instead.filter(|_| name.starts_with('p')).unwrap_or(value);
+                format!("{before}\"{name}\"{between}:{between}{value}{before}")
+            };
+            format!("[ {{{}}}, {{ }}]", members.iter().map(member).collect::<Vec<_>>().join(","))
+        };
+        proptest::prop_assert_eq!(masked(&["$[*].pin"], &text(None)), text(Some("\"***\"")));
+        proptest::prop_assert_eq!(masked(&["$.x..pin", "$..b"], &text(None)), text(None));
+    }
+
     #[test]
     fn a_masked_value_is_nowhere_in_what_is_shown(
         keys in proptest::collection::vec("[a-z.'\\\\\" ]{0,3}", 1..6),

@@ -32,6 +32,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
+pub use crate::path::Unjudged;
 pub use crate::retry::duration::FOREVER;
 pub use crate::secret::{
     ExposeSecret, SecretError, SecretRef, SecretRule, SecretRules, SecretString, WrongSecretPattern,
@@ -104,9 +105,9 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// Returns whether the text why a node sends no notices of a definition is about their encryption, and not about `handler_config`.
-pub fn is_about_encryption(problem: &str) -> bool {
-    problem.starts_with("encrypt_param")
+/// Returns whether the text why a node does not send notices of a definition begins with the column that it is about, and is not about `handler_config`.
+pub fn names_its_column(problem: &str) -> bool {
+    ["encrypt_param", "target_filter: "].iter().any(|column| problem.starts_with(column))
 }
 
 /// Returns the name that a deleted definition gets. It is unique by the id, so that the original name becomes free.

@@ -1,10 +1,9 @@
 //! Tests of `target.rs`.
 
 use super::*;
-use crate::definition::schedule_tests::Began;
 
 fn accepts(filter: &str, param: &str) -> bool {
-    filter.parse::<TargetFilter>().unwrap().accepts(param)
+    filter.parse::<TargetFilter>().unwrap().judge(param).unwrap()
 }
 
 #[test]
@@ -33,9 +32,19 @@ fn filter_reads_the_parameter_as_at() {
 }
 
 #[test]
-fn parameter_that_cannot_be_read_gets_through() {
+fn parameter_that_cannot_be_read_is_not_judged() {
+    let filter: TargetFilter = "@.amount > 100".parse().unwrap();
     let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
-    assert!(accepts("@.amount > 100", &deep));
+    for (param, why) in [
+        (&*deep, "the parameter has more than 100 arrays and objects in one another (at its byte 100)"),
+        ("{\"amount\":", "the parameter is not JSON (at its byte 10)"),
+        ("", "the parameter is not JSON (at its byte 0)"),
+    ] {
+        assert_eq!(filter.judge(param).unwrap_err().to_string(), why);
+    }
+    let costly: TargetFilter = "count(@..*..*..*..*..*..*) > 1".parse().unwrap();
+    let error = costly.judge(&format!("[{}]", vec!["[[[[[[]]]]]]"; 60_000].join(","))).unwrap_err().to_string();
+    assert_eq!(error, "it takes more than 4000000 steps (at byte 6 of the expression)");
 }
 
 #[test]
@@ -69,10 +78,31 @@ fn text_that_is_no_expression_is_refused() {
         let error = text.parse::<TargetFilter>().unwrap_err();
         assert!(error.contains("RFC 9535"), "{text}: {error}");
     }
-    let nested = |depth| format!("{}@.a{}", "(".repeat(depth), ")".repeat(depth)).parse::<TargetFilter>();
-    let began = Began::now();
-    assert!(nested(DEEPEST).is_ok(), "{:?}", nested(DEEPEST));
-    assert!(began.used() < std::time::Duration::from_secs(1), "{:?}", began.used());
-    assert!(nested(DEEPEST + 1).is_err() && nested(900).is_err());
-    assert!("@.a || ".repeat(2000).parse::<TargetFilter>().is_err());
+    let error = format!("@.a == '{}'", "x".repeat(2000)).parse::<TargetFilter>().unwrap_err();
+    assert!(
+        error.ends_with("at most 2000 bytes, with at most 16 brackets in one another; it has 2009 bytes"),
+        "{error}"
+    );
+    for (text, end) in [
+        (
+            "amount > 100",
+            "; at byte 0: \"amount\" is unknown: a text is in quotes, a member of the parameter is written `@.amount`",
+        ),
+        (
+            "@.amount >",
+            "; at byte 10, before its end, is missing a value: a literal such as `'DE'`, a query such as `@.amount`, or a function",
+        ),
+        ("@.a == 1 and @.b", "; at byte 9, before `a`, is missing `&&`, `||` or the end"),
+        (
+            "@.items[*] == 1",
+            "; at byte 0: this query can find several values; compare `count(…)` or `value(…)` of it, or test them by `@.items[?@.sku == 'A-1']`",
+        ),
+        (
+            "size(@.a) == 1",
+            "; at byte 0: the function \"size\" is unknown; there are `length`, `count`, `match`, `search` and `value`",
+        ),
+    ] {
+        let error = text.parse::<TargetFilter>().unwrap_err();
+        assert!(error.ends_with(end), "{text}: {error}");
+    }
 }

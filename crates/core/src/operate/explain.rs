@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::explain_context::{ExplainContext, Explained};
-use crate::definition::{NotifyDef, Policy, Problem, is_about_encryption};
+use crate::definition::{NotifyDef, Policy, Problem, names_its_column};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
@@ -322,8 +322,8 @@ impl fmt::Display for Why {
             Self::NoHandler { handler, nodes } => {
                 write!(f, "it is due, but no living node has the handler {handler:?} ({})", lives(*nodes))
             }
-            Self::ConfigRefused { problem, .. } if is_about_encryption(problem) => {
-                write!(f, "it is due, but no node can decrypt it: {problem}")
+            Self::ConfigRefused { problem, .. } if names_its_column(problem) => {
+                write!(f, "it is due, but no node can send it: {problem}")
             }
             Self::ConfigRefused { handler, problem } => {
                 write!(f, "it is due, but the handler {handler:?} refuses the definition's handler_config: {problem}")

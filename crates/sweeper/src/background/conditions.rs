@@ -105,11 +105,11 @@ pub(crate) async fn conditions(
     }
     let locked = worker.alarms.locked_rows.lasting().into_iter();
     let locked = locked.map(|(def_id, message)| (def_id, AlertReason::Locked, message));
-    let undecrypted = worker.undecrypted.lasting(worker.moment()).into_iter();
-    let undecrypted = undecrypted.map(|refused| (refused.def_id, AlertReason::InvalidDefinition, refused.problem));
+    let waiting = worker.waiting.lasting(worker.moment()).into_iter();
+    let waiting = waiting.map(|refused| (refused.def_id, AlertReason::InvalidDefinition, refused.problem));
     let stuck = problems.stuck.into_iter();
     let stuck = stuck.map(|(def_id, why)| (def_id, AlertReason::NotSending, format!("node {}: {why}", worker.id)));
-    for (def_id, reason, message) in locked.chain(undecrypted).chain(stuck) {
+    for (def_id, reason, message) in locked.chain(waiting).chain(stuck) {
         let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
         let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
         alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, reason, cooldown, message));

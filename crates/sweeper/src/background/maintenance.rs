@@ -95,7 +95,7 @@ fn described(worker: &Worker, clock_offset_ms: i64, problems: &Problems) -> Node
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock_offset_ms,
         problems: problems.node.iter().chain(problems.stuck.values()).cloned().collect(),
-        refused: worker.definitions().refused().chain(worker.undecrypted.lasting(worker.moment())).collect(),
+        refused: worker.definitions().refused().chain(worker.waiting.lasting(worker.moment())).collect(),
         ..Node::new(&worker.id, handlers)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, is_about_encryption};
+use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, names_its_column};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
@@ -160,7 +160,7 @@ pub(crate) enum Readiness {
 
 /// Returns the problem of [`Readiness::Refused`] as people read it.
 pub(crate) fn refusal(problem: &str) -> String {
-    match is_about_encryption(problem) {
+    match names_its_column(problem) {
         true => problem.to_owned(),
         false => format!("its handler refuses handler_config: {problem}"),
     }

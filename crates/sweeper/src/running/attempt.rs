@@ -15,11 +15,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::decrypt::{cannot_decrypt, decrypt};
+use super::decrypt::decrypt;
 use super::in_flight::AttemptsInFlight;
 use super::pause::pause;
+use super::span;
 use super::targets::pass_on;
-use super::{span, undecrypted};
+use super::waiting::wait;
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts, Failure};
@@ -87,17 +88,17 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
             return outcome;
         }
         Err(error) => {
-            cannot_decrypt(worker, definition, claimed.id, &error);
-            return Outcome::new(claimed, ready, Event::HandedBack(undecrypted::WAIT));
+            let problem = format!("encrypt_param: the parameter of notice {} cannot be decrypted: {error}", claimed.id);
+            let event = wait(worker, definition, claimed.id, &problem);
+            return Outcome::new(claimed, ready, event);
         }
     };
     if definition.has_targets {
         return pass_on(&worker.definitions(), ready, claimed);
     }
-    if let Some(filter) = ready.policy.filter.as_ref().filter(|filter| !filter.accepts(&claimed.param)) {
-        let why = format!("the target does not accept it: {filter}");
+    if let Some(event) = kept_by_filter(worker, definition, &ready, &claimed) {
         claimed.param = String::new();
-        return Outcome::new(claimed, ready, Event::Refused(why));
+        return Outcome::new(claimed, ready, event);
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         // In a box, as `pause` below.
@@ -136,6 +137,20 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         }
     }
     outcome
+}
+
+/// Returns the event of a notice that the filter of its target does not let through. One that the filter cannot judge waits.
+fn kept_by_filter(worker: &Worker, definition: &Definition, ready: &Ready, claimed: &ClaimedNotice) -> Option<Event> {
+    let filter = ready.policy.filter.as_ref()?;
+    match filter.judge(&claimed.param) {
+        Ok(true) => None,
+        Ok(false) => Some(Event::Refused(format!("the target does not accept it: {filter}"))),
+        Err(unjudged) => {
+            let problem =
+                format!("target_filter: it cannot be judged for the parameter of notice {}: {unjudged}", claimed.id);
+            Some(wait(worker, definition, claimed.id, &problem))
+        }
+    }
 }
 
 /// Returns the event of a notice that has no try left by the row that this node knows. The definitions are read first, because an

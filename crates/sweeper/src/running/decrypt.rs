@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use solid_notify_core::cipher::CipherError;
-use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, clean_text};
+use solid_notify_core::notice::ClaimedNotice;
 
 use crate::definitions::Definition;
 use crate::worker::Worker;
@@ -24,16 +24,4 @@ pub(super) fn decrypt(
         claimed.param = param;
     }
     Ok(encrypted)
-}
-
-/// Records and reports that a notice waits because this node cannot decrypt it.
-pub(super) fn cannot_decrypt(worker: &Worker, definition: &Definition, id: i64, error: &CipherError) {
-    let problem = format!(
-        "encrypt_param: the parameter of notice {id} cannot be decrypted: {error}; it waits, and the others are sent"
-    );
-    let problem = clean_text(&problem, MESSAGE_LIMIT);
-    if worker.undecrypted.note(definition.row.id, worker.moment(), problem.clone()) {
-        tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
-        worker.signals.beat_soon();
-    }
 }

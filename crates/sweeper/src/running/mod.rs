@@ -7,6 +7,6 @@ mod in_flight;
 mod pause;
 mod span;
 mod targets;
-pub(crate) mod undecrypted;
+pub(crate) mod waiting;
 
 pub(crate) use in_flight::AttemptsInFlight;

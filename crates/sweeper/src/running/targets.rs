@@ -30,11 +30,11 @@ pub(super) fn pass_on(definitions: &Definitions, ready: Arc<Ready>, claimed: Cla
     Outcome { pass_to, ..Outcome::new(claimed, ready, Event::PassedOn(note)) }
 }
 
-/// Returns whether a target gets a notice. One whose filter is invalid gets it, and keeps it until the filter is corrected.
+/// Returns whether a target gets a notice. One whose filter is invalid, or cannot be judged for it, gets it and keeps it until the filter is corrected.
 fn takes(target: &Definition, param: &str) -> bool {
     let filter = match target.policy() {
         Some(policy) => policy.filter.as_deref().map(Cow::Borrowed),
         None => target.row.filter().and_then(Result::ok).map(Cow::Owned),
     };
-    target.row.enabled && filter.is_none_or(|filter| filter.accepts(param))
+    target.row.enabled && filter.is_none_or(|filter| filter.judge(param).unwrap_or(true))
 }
