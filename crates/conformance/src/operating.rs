@@ -340,7 +340,10 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let retry = Why::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
     assert_eq!(alice.explain(first).await.unwrap().why, retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.explain(delayed).await.unwrap().why, Why::NotDueUntil { at, own: OwnLimits::default() });
+    assert_eq!(
+        alice.explain(delayed).await.unwrap().why,
+        Why::NotDueUntil { at, own: OwnLimits::default(), problem: None }
+    );
     alice.cancel(delayed, "why").await.unwrap();
     let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
     let ended = Why::Ended { status, at: Some(b.clock().now()), reason, response: None };

@@ -338,7 +338,8 @@ pub struct DefinitionState {
     pub row: NotifyDef,
     /// Why its notices are not sent; empty for a valid row.
     pub problems: Vec<Problem>,
-    /// The living nodes whose handler refuses its `handler_config`. They send none of its notices.
+    /// The living nodes whose handler refuses its `handler_config`. They send none of its notices. Also those at which single notices wait,
+    /// because they cannot be decrypted or the filter cannot be judged for them.
     pub refused_by: Vec<Refusal>,
     #[serde(skip)]
     in_force: NotifyDef,
@@ -346,7 +347,7 @@ pub struct DefinitionState {
     has_targets: bool,
 }
 
-/// The refusal of a definition's `handler_config` by a node.
+/// The refusal of a definition's `handler_config`, or of single notices, by a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Refusal {

@@ -190,7 +190,7 @@ pub async fn node_without_the_cipher_leaves_the_definition_alone(b: &dyn Backend
     assert!(problem.starts_with("encrypt_param: this node has no cipher"), "{problem}");
     let alice = b.outbox().operator("alice");
     let explained = alice.explain(waits).await.unwrap().to_string();
-    assert_eq!(explained, format!("it is due, but no node can decrypt it: {problem}"));
+    assert_eq!(explained, format!("it is due, but no node can send it: {problem}"));
     assert_eq!(alice.show(waits).await.unwrap().unwrap().param, "\"<encrypted>\"");
     b.outbox().use_param_cipher(keys(&["a"]));
     reaches(b, waits, Status::Succeeded).await;

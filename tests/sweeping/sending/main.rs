@@ -153,6 +153,7 @@ macro_rules! sending_suite {
                 each_target_gets_each_notice_once_from_two_sweepers,
                 a_filter_lets_through_what_it_accepts,
                 an_invalid_filter_pauses_its_target_only_and_loses_nothing,
+                a_filter_that_cannot_be_judged_lets_only_that_notice_wait,
                 a_disabled_target_gets_nothing_and_a_later_one_only_what_follows,
                 a_failing_target_has_its_own_circuit_retries_and_alerts,
                 a_target_that_fails_stops_the_order_of_no_other,

@@ -186,6 +186,43 @@ pub async fn an_invalid_filter_pauses_its_target_only_and_loses_nothing(b: &dyn 
     assert_eq!(counted.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)), (1, 0));
 }
 
+pub async fn a_filter_that_cannot_be_judged_lets_only_that_notice_wait(b: &dyn Backend) {
+    let costly = target("erp").target_filter("count(@..*..*..*..*..*..*) > 1 || @.amount > 1");
+    define(b, order(), &[costly, target("mail")]).await;
+    let calls = Calls::default();
+    let sweeper = sending(b, &calls, &off()).start().await.unwrap();
+    let large = json!({ "amount": 1, "all": vec![json!([[[[[[[]]]]]]]); 50_000] });
+    let hard = b.add_new(NewNotice::new("order", large).unwrap()).await.id();
+    for id in [hard, add(b, 7).await] {
+        reaches(b, id, Status::Succeeded).await;
+    }
+    eventually("the others are sent", async || calls.count() == 3).await;
+    assert_eq!((got(&calls, 1), got(&calls, 7)), (vec!["mail".into()], vec!["erp".into(), "mail".into()]));
+    let waits = ids(b, "order/erp", Status::NotSent).await;
+    assert_eq!(waits.len(), 1);
+    let waits = waits[0];
+    eventually("it waits", async || record(b, waits).await.next_call_time > Some(b.clock().now())).await;
+    let untouched = record(b, waits).await;
+    assert_eq!((untouched.status, untouched.failures, untouched.crashes), (Status::NotSent, 0, 0));
+    let problem = format!(
+        "target_filter: it cannot be judged for the parameter of notice {waits}: it takes more than 4000000 steps (at byte 6 of the \
+         expression); it waits, and the others are sent"
+    );
+    let refused = async || {
+        let states = b.outbox().definitions().await.unwrap();
+        states.into_iter().find(|state| state.row.name == "order/erp").unwrap().refused_by
+    };
+    eventually("the node reports it", async || !refused().await.is_empty()).await;
+    assert_eq!(refused().await[0].problem, problem);
+    let explained = b.outbox().operator("alice").explain(waits).await.unwrap().to_string();
+    assert!(explained.contains(&format!("a node reports: {problem}")), "{explained}");
+    update(b, "order/erp", |def| def.target_filter("@.amount > 0")).await;
+    b.clock().advance(MINUTE);
+    b.outbox().wake();
+    reaches(b, waits, Status::Succeeded).await;
+    sweeper.shutdown().await;
+}
+
 pub async fn a_disabled_target_gets_nothing_and_a_later_one_only_what_follows(b: &dyn Backend) {
     define(b, order(), &[target("erp").enabled(false)]).await;
     let calls = Calls::default();

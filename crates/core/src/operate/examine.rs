@@ -8,6 +8,7 @@ use chrono::{TimeDelta, Utc};
 
 use super::{Filter, Operator};
 use crate::alert::ALERT_DEFINITION;
+use crate::definition::names_its_column;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::notice::rfc3339;
@@ -66,7 +67,14 @@ impl Operator {
             let name = &state.row.name;
             let why: Vec<String> = match state.problems.is_empty() {
                 false => state.problems.iter().map(ToString::to_string).collect(),
-                true => vec!["a node refuses its handler_config".to_owned()],
+                true => {
+                    let named = state
+                        .refused_by
+                        .iter()
+                        .map(|refusal| &refusal.problem)
+                        .find(|problem| names_its_column(problem));
+                    vec![named.cloned().unwrap_or_else(|| "a node refuses its handler_config".to_owned())]
+                }
             };
             let remedy = format!("solid-notify def show {name}; solid-notify def edit {name} COLUMN=VALUE");
             let meaning = "its notices are kept and not sent";

@@ -62,6 +62,8 @@ pub enum Why {
         at: DateTime<Utc>,
         /// Its own limits. One that is expired when it is due becomes a dead letter then.
         own: OwnLimits,
+        /// Why notices of the definition wait at a node that cannot decrypt them or judge the filter for them. The text names the latest.
+        problem: Option<String>,
     },
     /// It failed, and is retried later.
     RetryAt {
@@ -211,7 +213,11 @@ impl Why {
                     tries,
                     own: notice.own,
                 },
-                _ => Self::NotDueUntil { at: next, own: notice.own },
+                _ => {
+                    let mut problems = around.nodes.iter().filter_map(|node| node.refuses(row.id));
+                    let problem = problems.find(|problem| names_its_column(problem)).map(str::to_owned);
+                    Self::NotDueUntil { at: next, own: notice.own, problem }
+                }
             };
         }
         if let (true, nodes @ 1..) = (*has_targets, around.nodes.len()) {
@@ -296,9 +302,10 @@ impl fmt::Display for Why {
                 write!(f, "it is due, but the definition {definition} is outside of its window")?;
                 until.map_or(Ok(()), |until| write!(f, " until {}", rfc3339(until)))
             }
-            Self::NotDueUntil { at, own } => {
+            Self::NotDueUntil { at, own, problem } => {
                 write!(f, "it is not due until {}", rfc3339(*at))?;
-                expiry(f, own, *at)
+                expiry(f, own, *at)?;
+                problem.as_ref().map_or(Ok(()), |problem| write!(f, "; a node reports: {problem}"))
             }
             Self::RetryAt { at, last_class, last_error, response, tries, own } => {
                 let class = last_class.as_deref().unwrap_or("unknown");
