@@ -4,11 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::budget::{Budget, Unjudged};
-use super::evaluate::Value;
 use super::number::Decimal;
 use super::query::Literal;
 use super::text::decoded;
 use super::tree::{Kind, Tree};
+
+/// A value that is compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value<'a> {
+    Nothing,
+    Node(u32),
+    Literal(&'a Literal),
+    Count(usize),
+}
 
 /// A value that is ready to be compared.
 #[derive(PartialEq)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::budget::{Budget, Unjudged};
-use super::compare::{equal, less};
+use super::compare::{Value, equal, less};
 use super::pattern::{Pattern, Refused};
 use super::query::{Comparable, Comparison, Literal, Logical, Matches, PatternSource, Query, Segment, Selector};
 use super::text::{decoded, for_patterns, length};
@@ -18,15 +18,6 @@ pub(crate) fn holds(filter: &Logical, tree: &Tree<'_>, budget: &mut Budget) -> R
 #[cfg(test)]
 pub(super) fn found(query: &Query, tree: &Tree<'_>, budget: &mut Budget) -> Result<Vec<u32>, Unjudged> {
     Evaluation { tree, budget }.nodes(query, 0)
-}
-
-/// A value that is compared.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
-    Nothing,
-    Node(u32),
-    Literal(&'a Literal),
-    Count(usize),
 }
 
 struct Evaluation<'a> {

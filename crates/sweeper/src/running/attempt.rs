@@ -9,7 +9,7 @@ use solid_notify_core::ErrorClass;
 use solid_notify_core::cipher::CipherError;
 use solid_notify_core::definition::{FOREVER, Mask};
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::{ClaimedNotice, Response};
+use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, Response, clean_text};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use super::in_flight::AttemptsInFlight;
 use super::pause::pause;
 use super::span;
 use super::targets::pass_on;
-use super::waiting::wait;
+use super::waiting::WAIT;
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts, Failure};
@@ -151,6 +151,16 @@ fn kept_by_filter(worker: &Worker, definition: &Definition, ready: &Ready, claim
             Some(wait(worker, definition, claimed.id, &problem))
         }
     }
+}
+
+/// Records and reports that a notice waits. `problem` begins with the column that it is about.
+fn wait(worker: &Worker, definition: &Definition, id: i64, problem: &str) -> Event {
+    let problem = clean_text(&format!("{problem}; it waits, and the others are sent"), MESSAGE_LIMIT);
+    if worker.waiting.note(definition.row.id, worker.moment(), problem.clone()) {
+        tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
+        worker.signals.beat_soon();
+    }
+    Event::HandedBack(WAIT)
 }
 
 /// Returns the event of a notice that has no try left by the row that this node knows. The definitions are read first, because an

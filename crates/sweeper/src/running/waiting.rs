@@ -4,15 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::RefusedConfig;
-use solid_notify_core::transition::Event;
-
-use crate::definitions::Definition;
-use crate::worker::Worker;
 
 /// How long such a notice waits. Another node may have the key, and an operator may correct the filter.
-const WAIT: Duration = Duration::from_secs(60);
+pub(super) const WAIT: Duration = Duration::from_secs(60);
 
 /// The definitions with such notices: when this node last tried, on the time scale of [`crate::worker::Worker::moment`], and why they wait.
 #[derive(Default)]
@@ -33,16 +28,6 @@ impl Waiting {
         all.retain(|_, (at, _)| !is_over(*at, now));
         all.iter().map(|(def_id, (_, problem))| RefusedConfig::new(*def_id, problem)).collect()
     }
-}
-
-/// Records and reports that a notice waits. `problem` begins with the column that it is about.
-pub(super) fn wait(worker: &Worker, definition: &Definition, id: i64, problem: &str) -> Event {
-    let problem = clean_text(&format!("{problem}; it waits, and the others are sent"), MESSAGE_LIMIT);
-    if worker.waiting.note(definition.row.id, worker.moment(), problem.clone()) {
-        tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
-        worker.signals.beat_soon();
-    }
-    Event::HandedBack(WAIT)
 }
 
 /// A notice that still has to wait is tried again within that time.
