@@ -19,7 +19,7 @@ use lapin::options::{BasicAckOptions, BasicGetOptions, BasicPublishOptions, Queu
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use serde_json::json;
-use solid_notify::channels::{Amqp, ChannelExt};
+use solid_notify::channels::{AllowedNetworks, Amqp, ChannelExt};
 use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::testkit::TestSweeper;
 use solid_notify::{HandClock, NotifyDef, Outbox, OutboxExt, Status, TokenKeys, add_notice};
@@ -61,7 +61,9 @@ async fn main() -> Result<()> {
     outbox.define_if_missing(definition).await?;
     // [end]
     // [channel]
-    let amqp = Amqp::new();
+    // Brokers in the sender's own network are refused unless the program allows them.
+    let networks = AllowedNetworks::new(["127.0.0.0/8"])?;
+    let amqp = Amqp::new().allow_networks(&networks);
     let _replies = amqp.replies(&outbox); // receives replies until it is dropped
     let builder = outbox.sweeper().channel(amqp);
     // [end]

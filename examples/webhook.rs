@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use solid_notify::channels::{ChannelExt, Webhook};
+use solid_notify::channels::{AllowedNetworks, ChannelExt, Webhook};
 use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::{Outbox, OutboxExt, Status, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
@@ -52,7 +52,8 @@ async fn main() -> Result<()> {
 
     // [sweeper]
     // Receivers in the sender's own network are refused unless the program allows them.
-    let webhook = Webhook::builder().allow_network("127.0.0.0/8").build()?;
+    let networks = AllowedNetworks::new(["127.0.0.0/8"])?;
+    let webhook = Webhook::builder().allow_networks(&networks).build()?;
     let sweeper = outbox.sweeper().channel(webhook).start().await?;
     // [end]
     let mut tx = outbox.begin().await?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
 use serde_json::json;
-use solid_notify::channels::{AnyNotice, Channel, ChannelExt, Webhook};
+use solid_notify::channels::{AllowedNetworks, AnyNotice, Channel, ChannelExt, Webhook};
 use solid_notify::testkit::MemoryOutbox;
 use solid_notify::{HandlerResult, NotifyDef, OutboxExt, Sweeper, add_notice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -150,7 +150,7 @@ fn head(read: &[u8]) -> Option<&str> {
 }
 
 fn webhook() -> Result<Webhook> {
-    Ok(Webhook::builder().allow_network("127.0.0.0/8").build()?)
+    Ok(Webhook::builder().allow_networks(&AllowedNetworks::new(["127.0.0.0/8"])?).build()?)
 }
 
 /// Starts a sweeper with the channel.

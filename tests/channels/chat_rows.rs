@@ -10,7 +10,7 @@ use sha2::Sha256;
 use solid_notify::Status;
 use solid_notify::channels::Chat;
 
-use crate::configured::{Configured, SecretFile, refusal, response};
+use crate::configured::{Configured, SecretFile, own_machine, refusal, response};
 use crate::desk::{error, log};
 use crate::receiver::Receiver;
 
@@ -34,7 +34,7 @@ async fn each_service_gets_the_text_of_a_row_in_its_own_form() {
             config["secret"] = secret.reference().into();
             config["keyword"] = "审批".into();
         }
-        let configured = Configured::with(Chat::new(), &config).await;
+        let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
         let done = configured.send(&param, Status::Succeeded).await;
         assert_eq!(response(&done), format!("200: {OK}"));
         let posted = receiver.posted.all().pop().unwrap();
@@ -56,7 +56,7 @@ async fn secret_of_the_row_is_inserted_in_a_message_and_not_kept() {
     let (url, secret) = (SecretFile::new(&receiver.url("/hook/t0ken")), SecretFile::new("hunter2-of-a-chat"));
     let config = json!({ "service": "ding_talk", "url": url.reference(), "text": "key {{ secrets.key }}",
                          "secrets": { "key": secret.reference() } });
-    let configured = Configured::with(Chat::new(), &config).await;
+    let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
     let failed = configured.send(&json!(1), Status::Failed).await;
     let posted = receiver.posted.all().pop().unwrap();
     assert_eq!(posted.body.pointer("/text/content").and_then(|text| text.as_str()), Some("key hunter2-of-a-chat"));
@@ -72,7 +72,7 @@ async fn test_of_an_operator_is_marked_in_the_text() {
         [("slack", "/text"), ("we_com", "/text/content"), ("ding_talk", "/text/content"), ("feishu", "/content/text")]
     {
         let config = json!({ "service": service, "url": url.reference(), "text": "order {{ param }}" });
-        let configured = Configured::with(Chat::new(), &config).await;
+        let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
         configured.test(&json!(7), Status::Succeeded).await;
         configured.send(&json!(8), Status::Succeeded).await;
         let posted = receiver.posted.all();
@@ -88,7 +88,7 @@ async fn service_that_takes_no_more_is_left_alone_and_its_class_is_busy() {
     let receiver = Receiver::accepting(r#"{"errcode":130101,"errmsg":"send too fast"}"#).await;
     let url = SecretFile::new(&receiver.url("/robot/send?access_token=t0ken"));
     let config = json!({ "service": "ding_talk", "url": url.reference(), "text": "{{ param }}" });
-    let configured = Configured::with(Chat::new(), &config).await;
+    let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
     let failed = configured.send(&json!("订单"), Status::Failed).await;
     assert_eq!((configured.wait(&failed), failed.last_class.as_deref()), (Duration::from_secs(600), Some("busy")));
     receiver.now(200, OK);
@@ -110,7 +110,7 @@ async fn refusal_is_classified_and_shows_no_secret() {
         (200, Status::Failed, "unknown"),
     ] {
         receiver.now(status, r#"{"errcode":300001,"errmsg":"no robot t0ken-of-refused SEC-of-refused"}"#);
-        let configured = Configured::with(Chat::new(), &config).await;
+        let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
         let refused = configured.send(&json!(1), becomes).await;
         assert_eq!(refused.last_class.as_deref(), Some(class), "{status}");
         assert!(response(&refused).contains("no robot … …"), "{}", response(&refused));
@@ -118,7 +118,7 @@ async fn refusal_is_classified_and_shows_no_secret() {
         configured.close().await;
     }
     url.write("t0ken-of-refused");
-    let configured = Configured::with(Chat::new(), &config).await;
+    let configured = Configured::with(Chat::new().allow_networks(&own_machine()), &config).await;
     let failed = configured.send(&json!(1), Status::Failed).await;
     assert!(error(&failed).contains("the URL of the chat `ding_talk`"), "{}", error(&failed));
     texts.push(format!("{failed:?}"));

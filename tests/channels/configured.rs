@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use solid_notify::channels::{Channel, ChannelExt};
+use solid_notify::channels::{AllowedNetworks, Channel, ChannelExt};
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
 use solid_notify_conformance::Backend;
 use tempfile::TempDir;
@@ -18,6 +18,11 @@ pub const NAME: &str = "configured";
 
 /// How long after a failure the next attempt is.
 const INTERVAL: Duration = Duration::from_secs(3600);
+
+/// The networks that the channels of most tests may reach: this machine.
+pub fn own_machine() -> AllowedNetworks {
+    AllowedNetworks::new(["127.0.0.0/8"]).unwrap()
+}
 
 /// Sends notices by a channel.
 pub struct Configured {

@@ -1,6 +1,7 @@
 //! The ready channels, with real servers: brokers (`brokers/`), webhooks, mail, chats, and the handler of alerts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod addresses;
 mod book;
 mod brokers;
 mod chat_rows;

@@ -11,6 +11,7 @@ use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, SweeperBuilder, a
 use tempfile::TempDir;
 use test_support::sending::eventually;
 
+use crate::configured::own_machine;
 use crate::receiver::Receiver;
 
 /// A variable that is set wherever tests run, and that rows may not use by default.
@@ -42,9 +43,12 @@ impl Channels {
 }
 
 fn every_channel(outbox: &MemoryOutbox) -> SweeperBuilder {
-    let webhook = Webhook::builder().allow_network("127.0.0.0/8").build().unwrap();
-    let sweeper = outbox.sweeper().channel(webhook).channel(Chat::new()).channel(Mail::new());
-    sweeper.channel(Amqp::new()).channel(Nats::new()).channel(RedisStreams::new())
+    let networks = own_machine();
+    let webhook = Webhook::builder().allow_networks(&networks).build().unwrap();
+    let chat = Chat::new().allow_networks(&networks);
+    let sweeper = outbox.sweeper().channel(webhook).channel(chat).channel(Mail::new().allow_networks(&networks));
+    let sweeper = sweeper.channel(Amqp::new().allow_networks(&networks)).channel(Nats::new().allow_networks(&networks));
+    sweeper.channel(RedisStreams::new().allow_networks(&networks))
 }
 
 async fn define(outbox: &MemoryOutbox, name: &str, channel: &str, config: &Value) {

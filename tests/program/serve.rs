@@ -35,7 +35,7 @@ mod on_postgres {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("serve.toml");
         let text =
-            "[http]\nlisten = '127.0.0.1:0'\n[webhook]\nallow_networks = ['127.0.0.0/8']\n[databases.shop]\nurl = ";
+            "[http]\nlisten = '127.0.0.1:0'\n[channels]\nallow_networks = ['127.0.0.0/8']\n[databases.shop]\nurl = ";
         std::fs::write(&file, format!("{text}'{}'\n", server.url())).unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_notify-program"));
         let serve = program.arg("serve").arg("--config").arg(&file).stdin(Stdio::null()).stderr(Stdio::null());

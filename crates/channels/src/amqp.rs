@@ -17,6 +17,7 @@ use self::broker::Broker;
 pub use self::config::AmqpConfig;
 use self::config::Prepared;
 pub use self::replies::Replies;
+use crate::address::AllowedNetworks;
 use crate::brokers::{Clients, Suspects};
 use crate::channel::{AnyNotice, Channel};
 use crate::secrets::Secrets;
@@ -41,6 +42,7 @@ use crate::secrets::Secrets;
 /// ```
 #[derive(Default)]
 pub struct Amqp {
+    networks: AllowedNetworks,
     brokers: Clients<Broker>,
     suspects: Suspects,
     /// A configuration with a `reply_queue` was read.
@@ -53,6 +55,13 @@ impl Amqp {
         Self::default()
     }
 
+    /// Allows brokers in networks that are not public.
+    #[must_use]
+    pub fn allow_networks(mut self, networks: &AllowedNetworks) -> Self {
+        self.networks = networks.clone();
+        self
+    }
+
     /// Starts to receive the replies of all definitions that have a `reply_queue`, also of those that are created later, until the
     /// returned handle is dropped. Needs a Tokio runtime. Several processes may do so.
     ///
@@ -60,7 +69,7 @@ impl Amqp {
     /// publish.
     #[must_use = "dropped, it receives no more replies"]
     pub fn replies(&self, outbox: &AnyOutbox) -> Replies {
-        Replies::start(outbox.clone(), self.has_read.subscribe())
+        Replies::start(outbox.clone(), self.networks.clone(), self.has_read.subscribe())
     }
 }
 
@@ -84,7 +93,8 @@ impl Channel for Amqp {
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
         let message = send::message(config, notice, &secrets)?;
-        let broker = Broker::of(&self.brokers, &prepared.broker, &config.url, secrets.get(&config.url)?)?;
+        let broker =
+            Broker::of(&self.brokers, &prepared.broker, &self.networks, &config.url, secrets.get(&config.url)?)?;
         secrets.check_all(broker.host())?;
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {

@@ -181,7 +181,14 @@ impl<C: Channel> Handler for ReadyChannel<C> {
     async fn handle(&self, notice: AnyNotice) -> HandlerResult {
         let prepared = self.prepared(&notice)?;
         let attempt = self.channel.send(&prepared, &notice);
-        #[cfg(any(feature = "mail", feature = "plain-chat", feature = "plain-webhook"))]
+        #[cfg(any(
+            feature = "amqp",
+            feature = "mail",
+            feature = "nats",
+            feature = "plain-chat",
+            feature = "plain-webhook",
+            feature = "redis-streams"
+        ))]
         let attempt = crate::lookup::of_attempt(&notice, attempt);
         attempt.await
     }

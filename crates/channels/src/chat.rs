@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
 use serde_json::Value;
 use solid_notify_core::Response;
 use solid_notify_core::definition::{ExposeSecret, SecretString};
@@ -214,16 +214,16 @@ async fn ask(client: &Client, post: &Post) -> Result<Answer, reqwest::Error> {
     })
 }
 
-/// Builds the HTTP client for all chats.
+/// Builds the HTTP client for the chats of alerts, which the program itself names.
 pub(crate) fn client() -> Result<Client, ChannelError> {
-    Client::builder()
-        .timeout(TIMEOUT)
-        .dns_resolver(Arc::new(System))
-        // A webhook does not move, and a redirect would reveal its secret to another server.
-        .redirect(redirect::Policy::none())
-        .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| ChannelError::setup_failed("the HTTP client for chats", error))
+    // A webhook does not move, and a redirect would reveal its secret to another server.
+    let builder = Client::builder().dns_resolver(Arc::new(System)).redirect(redirect::Policy::none());
+    build(builder.user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION"))))
+}
+
+fn build(builder: ClientBuilder) -> Result<Client, ChannelError> {
+    let client = builder.timeout(TIMEOUT).build();
+    client.map_err(|error| ChannelError::setup_failed("the HTTP client for chats", error))
 }
 
 /// Returns the seconds to wait: from the standard header, or from that of Feishu's gateway.

@@ -117,7 +117,6 @@ impl ChannelError {
         Self::Setup { what: what.into(), source: None }
     }
 
-    #[cfg(any(feature = "mail", feature = "plain-chat", feature = "plain-webhook"))]
     pub(crate) fn setup_failed(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Setup { what: what.into(), source: Some(source.into()) }
     }

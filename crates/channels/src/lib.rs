@@ -39,12 +39,13 @@
 //!   correct it. Only an alert whose recipients are all invalid addresses is given up at once.
 //!
 //! Both clients encrypt with rustls and trust the operating system's certificates. With the feature `plain-chat` instead of `chat` there is no TLS,
-//! and a URL that begins with `https` is refused. Posts to chats go through the proxy of the
+//! and a URL that begins with `https` is refused. Alerts to chats go through the proxy of the
 //! environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); mails use none.
 
 // Without a channel no alert is delivered, so the code that remembers deliveries is unused.
 #![cfg_attr(not(any(feature = "mail", feature = "plain-chat")), allow(dead_code))]
 
+mod address;
 mod alerts;
 #[cfg(feature = "amqp")]
 mod amqp;
@@ -56,7 +57,16 @@ mod chat;
 mod delivered;
 mod error;
 mod field;
-#[cfg(any(feature = "mail", feature = "plain-chat", feature = "plain-webhook"))]
+#[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]
+mod http;
+#[cfg(any(
+    feature = "amqp",
+    feature = "mail",
+    feature = "nats",
+    feature = "plain-chat",
+    feature = "plain-webhook",
+    feature = "redis-streams"
+))]
 mod lookup;
 #[cfg(feature = "mail")]
 mod mail;
@@ -71,6 +81,7 @@ mod tls;
 #[cfg(feature = "plain-webhook")]
 mod webhook;
 
+pub use address::AllowedNetworks;
 pub use alerts::{AlertChannels, AlertChannelsBuilder};
 #[cfg(feature = "amqp")]
 pub use amqp::{Amqp, AmqpConfig, Replies};

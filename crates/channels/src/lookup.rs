@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 use solid_notify_core::AnyOutbox;
 use solid_notify_sweeper::Notice;
 
+#[cfg(any(feature = "amqp", feature = "mail", feature = "nats", feature = "redis-streams"))]
+use crate::address::AllowedNetworks;
+
 /// How long a failed lookup is remembered.
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// How many failed lookups are remembered.
@@ -68,14 +71,25 @@ pub(crate) fn addresses(host: &str) -> impl Future<Output = io::Result<Vec<IpAdd
     }
 }
 
-/// Connects to the first address of a host that accepts.
+/// Returns the addresses of a host that may be connected to. `networks`: which ones a row may reach; `None`: all, because the program itself
+/// names the host.
 ///
 /// # Errors
-/// The name is not found, or no address accepts.
-#[cfg(feature = "mail")]
-pub(crate) async fn connect(host: &str, port: u16) -> io::Result<tokio::net::TcpStream> {
-    let found: Vec<SocketAddr> = addresses(host).await?.into_iter().map(|ip| (ip, port).into()).collect();
-    tokio::net::TcpStream::connect(&*found).await
+/// Those of the system. With `networks`, the same one for an unknown name and for refused addresses.
+#[cfg(any(feature = "amqp", feature = "mail", feature = "nats", feature = "redis-streams"))]
+pub(crate) fn sockets(
+    host: &str,
+    port: u16,
+    networks: Option<AllowedNetworks>,
+) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send + use<> {
+    let (name, found) = (host.to_owned(), addresses(host));
+    async move {
+        let found = found.await.map(|found| found.into_iter().map(move |ip| SocketAddr::new(ip, port)));
+        match networks {
+            Some(networks) => Ok(networks.of_name(&name, found)?),
+            None => found.map(Iterator::collect),
+        }
+    }
 }
 
 /// The resolver of HTTP clients.

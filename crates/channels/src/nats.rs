@@ -3,6 +3,7 @@
 mod config;
 mod send;
 mod server;
+mod tls;
 
 use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::HandlerResult;
@@ -10,6 +11,7 @@ use solid_notify_sweeper::HandlerResult;
 pub use self::config::NatsConfig;
 use self::send::Published;
 use self::server::Server;
+use crate::address::AllowedNetworks;
 use crate::brokers::{Clients, Current, Suspects};
 use crate::channel::{AnyNotice, Channel};
 use crate::secrets::Secrets;
@@ -18,9 +20,10 @@ use crate::secrets::Secrets;
 /// [`NatsConfig`].
 ///
 /// The header `Nats-Msg-Id` has the idempotency key, so that the stream drops a message that it has got within its duplicate window.
-/// All definitions with the same URL and credentials share one client, which reconnects by itself.
+/// All definitions with the same URL and credentials share one client, which is made anew after a loss.
 #[derive(Default)]
 pub struct Nats {
+    networks: AllowedNetworks,
     servers: Clients<Server>,
     suspects: Suspects,
 }
@@ -29,6 +32,13 @@ impl Nats {
     /// Creates the channel. It connects when there is something to send.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Allows servers in networks that are not public.
+    #[must_use]
+    pub fn allow_networks(mut self, networks: &AllowedNetworks) -> Self {
+        self.networks = networks.clone();
+        self
     }
 }
 
@@ -55,9 +65,10 @@ impl Channel for Nats {
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
         let message = send::message(&prepared.config, notice, &secrets)?;
-        let server = Server::of(&self.servers, &prepared.server, &prepared.config, &secrets)?;
+        let server = Server::of(&self.servers, &prepared.server, &self.networks, &prepared.config, &secrets)?;
         for host in server.hosts() {
             secrets.check_all(host)?;
+            self.networks.admit(host)?;
         }
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {

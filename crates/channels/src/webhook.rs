@@ -1,9 +1,8 @@
 //! [`Webhook`]: delivers notices to HTTP receivers, signed as Standard Webhooks.
 //!
 //! `config.rs` is the configuration, with `fields.rs` for single fields. `request.rs` composes a request, `sign.rs` signs it, `auth.rs`
-//! has credentials, `client.rs` the connections, `address.rs` where they may go, and `receive.rs` what a response means.
+//! has credentials, `client.rs` the clients with certificates, and `receive.rs` what a response means.
 
-mod address;
 mod auth;
 mod builder;
 mod client;
@@ -31,9 +30,10 @@ pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
+use crate::http::Network;
 use crate::secrets::Secrets;
 use auth::{Auth, Authorization, OAuth2, TokenCache, Tokens};
-use client::{Network, TlsClient, TlsFiles};
+use client::{TlsClient, TlsFiles};
 pub use prepared::Prepared;
 use request::Request;
 use shared::Shared;
@@ -42,9 +42,10 @@ use shared::Shared;
 ///
 /// ```
 /// # fn example(sweeper: solid_notify_sweeper::SweeperBuilder) -> Result<(), solid_notify_channels::ChannelError> {
-/// use solid_notify_channels::{ChannelExt, Webhook};
+/// use solid_notify_channels::{AllowedNetworks, ChannelExt, Webhook};
 ///
-/// let sweeper = sweeper.channel(Webhook::builder().allow_network("10.20.0.0/16").build()?);
+/// let networks = AllowedNetworks::new(["10.20.0.0/16"])?;
+/// let sweeper = sweeper.channel(Webhook::builder().allow_networks(&networks).build()?);
 /// # Ok(()) }
 /// ```
 pub struct Webhook {
@@ -57,7 +58,7 @@ pub struct Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook").field("addresses", &self.network.addresses).finish_non_exhaustive()
+        f.debug_struct("Webhook").field("networks", &self.network.networks).finish_non_exhaustive()
     }
 }
 
@@ -68,15 +69,14 @@ impl Channel for Webhook {
 
     fn prepare(&self, config: WebhookConfig) -> Result<Prepared, String> {
         let url = config.check()?;
-        let addresses = &self.network.addresses;
-        if let Some(url) = &url {
-            addresses.check_host(url.host()).map_err(|refused| format!("url: {refused}"))?;
+        let networks = &self.network.networks;
+        if let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) {
+            networks.check_host(host).map_err(|refused| format!("url: {refused}"))?;
         }
         let tls = config.tls.as_ref().map(|files| self.tls.get(files));
         let token = match &config.auth {
             Some(Auth::OAuth2(client)) => {
-                let host = client.host();
-                addresses.check_host(host).map_err(|refused| format!("auth.oauth2.token_url: {refused}"))?;
+                networks.check_host(client.host()).map_err(|refused| format!("auth.oauth2.token_url: {refused}"))?;
                 Some(self.tokens.get(client))
             }
             _ => None,
@@ -107,11 +107,9 @@ impl Webhook {
         let config = &prepared.config;
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
         let request = Request::new(prepared, notice, &secrets)?;
-        secrets.check_host(request.url.host_str().unwrap_or_default(), &config.sent_secrets())?;
-        let addresses = &self.network.addresses;
-        addresses
-            .check_host(request.url.host())
-            .map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
+        let host = request.url.host_str().unwrap_or_default();
+        secrets.check_host(host, &config.sent_secrets())?;
+        self.network.networks.admit(host)?;
         let client = match (&prepared.tls, &config.tls) {
             (Some(kept), Some(files)) => &kept.get(&self.network, files, &secrets)?,
             _ => &self.client,

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::line::{Line, Target};
+use crate::resolve::Resolve;
 use crate::script::Script;
 
 /// Settings of a connection; returned by [`Redis::builder`].
@@ -21,6 +22,7 @@ pub struct RedisBuilder {
     prefix: String,
     timeout: Duration,
     allow_eviction: bool,
+    resolve: Option<Resolve>,
 }
 
 /// Leaves out the URLs, which may contain passwords.
@@ -56,6 +58,15 @@ impl RedisBuilder {
         self
     }
 
+    /// Resolves the names of hosts by this function instead of the operating system's, also those of the nodes that a cluster names. The
+    /// connection goes to an address that it returns.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn resolver(mut self, resolve: Resolve) -> Self {
+        self.resolve = Some(resolve);
+        self
+    }
+
     /// Connects. Asks the first server that responds whether it belongs to a cluster.
     ///
     /// # Errors
@@ -66,7 +77,7 @@ impl RedisBuilder {
             return Err(Error::Prefix { prefix: self.prefix });
         }
         let is_encrypted = self.urls.iter().all(|url| url.starts_with("rediss:"));
-        let target = Target { urls: self.urls, timeout: self.timeout };
+        let target = Target { urls: self.urls, timeout: self.timeout, resolve: self.resolve };
         let line = Line::open(target).await.map_err(Error::redis("connecting to Redis"))?;
         let redis = Redis { line: Arc::new(line), prefix: self.prefix, is_encrypted, clock: None };
         if !self.allow_eviction {
@@ -110,7 +121,7 @@ impl Redis {
         let mut prefix = None;
         let urls = url.split(',').map(|url| without_prefix(url.trim(), &mut prefix)).collect();
         let prefix = prefix.unwrap_or_else(|| "notify".to_owned());
-        RedisBuilder { urls, prefix, timeout: Duration::from_secs(10), allow_eviction: false }
+        RedisBuilder { urls, prefix, timeout: Duration::from_secs(10), allow_eviction: false, resolve: None }
     }
 
     /// Returns the prefix of the keys.

@@ -8,6 +8,7 @@
 mod connection;
 mod error;
 mod line;
+mod resolve;
 #[doc(hidden)]
 pub mod script;
 
@@ -19,3 +20,5 @@ pub const MAX_SCORE: i64 = 1 << 52;
 pub use connection::{Redis, RedisBuilder};
 pub use error::{Error, Result};
 pub use redis::RedisError;
+#[doc(hidden)]
+pub use resolve::Resolve;

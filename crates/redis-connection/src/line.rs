@@ -3,19 +3,23 @@
 //! After an I/O error the client reconnects by itself. It keeps three kinds of useless connections for ever:
 //! one over which no response comes (a time-out is not a loss to the client), one to a server that has become a replica while its name leads
 //! to another server, and one whose password was refused once. This module replaces them.
+//!
+//! With a function that resolves names, a connection to a single server does not reconnect by itself, because the client's manager of connections
+//! takes no such function. It is replaced in the same way.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::Semaphore;
 
 use crate::error::does_not_serve_now;
+use crate::resolve::{Resolve, Resolver};
 
 /// Minimum time between two replacements, so that servers are not flooded with connections.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,6 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Target {
     pub(crate) urls: Vec<String>,
     pub(crate) timeout: Duration,
+    pub(crate) resolve: Option<Resolve>,
 }
 
 /// A connection that is replaced when it has become useless.
@@ -47,6 +52,8 @@ struct Current {
 #[derive(Clone)]
 enum Link {
     Single(ConnectionManager),
+    /// A single server, whose address a function has found.
+    Resolved(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
@@ -65,6 +72,7 @@ impl Line {
         };
         let sent = async {
             match &mut link {
+                Link::Resolved(link) => command.query_async(link).await,
                 Link::Single(link) => command.query_async(link).await,
                 Link::Cluster(link) => command.query_async(link).await,
             }
@@ -107,11 +115,10 @@ impl Link {
     /// True where the next call on it would probably fail for the same reason, because the client keeps the connection. A
     /// cluster's client moves to a promoted node by itself, unless it only waits for replies.
     fn is_of_no_use(&self, error: &RedisError) -> bool {
+        let is_refused = error.kind() == ErrorKind::AuthenticationFailed;
         match self {
-            Self::Single(_) => {
-                let refused = error.kind() == ErrorKind::AuthenticationFailed;
-                refused || error.is_timeout() || does_not_serve_now(error)
-            }
+            Self::Single(_) => is_refused || error.is_timeout() || does_not_serve_now(error),
+            Self::Resolved(_) => is_refused || error.is_io_error() || does_not_serve_now(error),
             Self::Cluster(_) => error.is_timeout(),
         }
     }
@@ -121,33 +128,31 @@ impl Target {
     /// Connects to the first server that responds, and asks it whether it belongs to a cluster.
     async fn link(&self) -> RedisResult<Link> {
         let mut single = self.single().await?;
-        let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut single).await?;
+        let mut command = redis::cmd("INFO");
+        command.arg("cluster");
+        let info: String = match &mut single {
+            Link::Single(link) => command.query_async(link).await?,
+            Link::Resolved(link) => command.query_async(link).await?,
+            Link::Cluster(link) => command.query_async(link).await?,
+        };
         match info.contains("cluster_enabled:1") {
             true => Ok(Link::Cluster(self.cluster().await?)),
-            false => Ok(Link::Single(single)),
+            false => Ok(single),
         }
     }
 
     /// Opens a new connection of the same kind.
     async fn another(&self, old: Link) -> RedisResult<Link> {
         match old {
-            Link::Single(_) => Ok(Link::Single(self.single().await?)),
+            Link::Single(_) | Link::Resolved(_) => self.single().await,
             Link::Cluster(_) => Ok(Link::Cluster(self.cluster().await?)),
         }
     }
 
-    async fn single(&self) -> RedisResult<ConnectionManager> {
+    async fn single(&self) -> RedisResult<Link> {
         let mut failed = None;
         for url in &self.urls {
-            let config = ConnectionManagerConfig::new()
-                .set_response_timeout(Some(self.timeout))
-                .set_connection_timeout(Some(self.timeout))
-                .set_max_delay(Duration::from_secs(1));
-            let connected = match Client::open(url.as_str()) {
-                Ok(client) => client.get_connection_manager_with_config(config).await,
-                Err(error) => Err(error),
-            };
-            match connected {
+            match self.server(url).await {
                 Ok(single) => return Ok(single),
                 Err(error) => failed = Some(error),
             }
@@ -155,13 +160,30 @@ impl Target {
         Err(failed.unwrap_or_else(|| (ErrorKind::InvalidClientConfig, "no URL is given").into()))
     }
 
+    async fn server(&self, url: &str) -> RedisResult<Link> {
+        let (client, timeout) = (Client::open(url)?, Some(self.timeout));
+        if let Some(resolve) = &self.resolve {
+            let config = AsyncConnectionConfig::new().set_response_timeout(timeout).set_connection_timeout(timeout);
+            let config = config.set_dns_resolver(Resolver(Arc::clone(resolve)));
+            return client.get_multiplexed_async_connection_with_config(&config).await.map(Link::Resolved);
+        }
+        let config = ConnectionManagerConfig::new()
+            .set_response_timeout(timeout)
+            .set_connection_timeout(timeout)
+            .set_max_delay(Duration::from_secs(1));
+        client.get_connection_manager_with_config(config).await.map(Link::Single)
+    }
+
     async fn cluster(&self) -> RedisResult<ClusterConnection> {
         let urls = self.urls.iter().map(String::as_str);
-        let builder = ClusterClientBuilder::new(urls)
+        let mut builder = ClusterClientBuilder::new(urls)
             .connection_timeout(self.timeout)
             .response_timeout(self.timeout)
             // Limits how often a script is sent again after a lost reply; redirections count as well.
             .retries(5);
+        if let Some(resolve) = &self.resolve {
+            builder = builder.async_dns_resolver(Resolver(Arc::clone(resolve)));
+        }
         builder.build()?.get_async_connection().await
     }
 }

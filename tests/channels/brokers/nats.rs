@@ -14,6 +14,7 @@ use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
 use super::{Sending, signal};
+use crate::configured::own_machine;
 
 /// A client that waits long, because a busy disk delays streams.
 async fn context(url: &str) -> Context {
@@ -40,7 +41,7 @@ async fn messages(stream: &Stream) -> u64 {
 async fn message_is_stored_once_with_what_the_configuration_says() {
     let url = server_url("NATS_URL");
     let (context, stream, name) = stream(&url, |_| ()).await;
-    let sending = Sending::start(Nats::new(), &url).await;
+    let sending = Sending::start(Nats::new().allow_networks(&own_machine()), &url).await;
     let config = json!({
         "subject": format!("{name}.{{{{ param.region }}}}"), "headers": { "X-Order": "{{ param.order }}" }, "expected_stream": name,
     });
@@ -66,7 +67,7 @@ async fn message_is_stored_once_with_what_the_configuration_says() {
 async fn test_of_an_operator_is_marked_in_a_header() {
     let url = server_url("NATS_URL");
     let (context, stream, name) = stream(&url, |_| ()).await;
-    let sending = Sending::start(Nats::new(), &url).await;
+    let sending = Sending::start(Nats::new().allow_networks(&own_machine()), &url).await;
     sending.define("order", json!({ "subject": format!("{name}.x") })).await;
     sending.test("order", json!(7)).await;
     let real = sending.add("order", json!(8)).await;
@@ -86,7 +87,7 @@ async fn failures_have_their_class() {
         (config.max_messages, config.discard) = (1, DiscardPolicy::New);
     })
     .await;
-    let sending = Sending::start(Nats::new(), &url).await;
+    let sending = Sending::start(Nats::new().allow_networks(&own_machine()), &url).await;
     sending.define("nowhere", json!({ "subject": "notify_no_stream.x" })).await;
     sending.define("other", json!({ "subject": format!("{name}.x"), "expected_stream": "notify_other" })).await;
     sending.define("full", json!({ "subject": format!("{name}.x") })).await;
@@ -118,7 +119,7 @@ async fn failures_have_their_class() {
 async fn private_nats_that_restarts_and_hangs_loses_nothing() {
     let mut server = spawn_blocking(nats::start).await.unwrap().unwrap();
     let (_, _, name) = stream(server.url(), |_| ()).await;
-    let mut sending = Sending::start(Nats::new(), server.url()).await;
+    let mut sending = Sending::start(Nats::new().allow_networks(&own_machine()), server.url()).await;
     sending.timeout = "2s";
     sending.define("order", json!({ "subject": format!("{name}.x") })).await;
     let mut ids = Vec::new();
@@ -157,7 +158,7 @@ async fn private_nats_that_restarts_and_hangs_loses_nothing() {
 async fn subject_that_fits_into_no_line_fails_its_own_notice_alone() {
     let url = server_url("NATS_URL");
     let (context, stream, name) = stream(&url, |_| ()).await;
-    let sending = Sending::start(Nats::new(), &url).await;
+    let sending = Sending::start(Nats::new().allow_networks(&own_machine()), &url).await;
     sending.define("bad", json!({ "subject": format!("{name}.{{{{ param }}}}") })).await;
     sending.define("good", json!({ "subject": format!("{name}.x") })).await;
     let (mut bad, mut good) = (Vec::new(), Vec::new());
@@ -181,7 +182,8 @@ async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
     let url = server_url("NATS_URL");
     let (context, _, name) = stream(&url, |_| ()).await;
     let proxy = Proxy::start(url.strip_prefix("nats://").unwrap().parse().unwrap(), || ()).await;
-    let sending = Sending::start(Nats::new(), &format!("nats://127.0.0.1:{}", proxy.port)).await;
+    let sending =
+        Sending::start(Nats::new().allow_networks(&own_machine()), &format!("nats://127.0.0.1:{}", proxy.port)).await;
     sending.define("order", json!({ "subject": format!("{name}.x") })).await;
     sending
         .lose_no_try_where_a_message_closes_the_connection(&proxy, b"-ERR 'maximum control line exceeded'\r\n")

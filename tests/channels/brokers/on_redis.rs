@@ -13,6 +13,7 @@ use test_support::databases::server_url;
 use tokio::task::spawn_blocking;
 
 use super::{Sending, signal};
+use crate::configured::own_machine;
 
 fn connect(url: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
@@ -31,7 +32,7 @@ fn fresh_key() -> String {
 async fn entry_has_what_the_configuration_says() {
     let url = server_url("REDIS_URL");
     let (mut redis, key) = (connect(&url), fresh_key());
-    let sending = Sending::start(RedisStreams::new(), &url).await;
+    let sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), &url).await;
     sending.define("plain", json!({ "stream": "{{ param.key }}", "maxlen": 1000 })).await;
     let config = json!({ "stream": key, "fields": { "order": "{{ param.order }}" }, "minid": "1" });
     sending.define_as(NotifyDef::new("acked").need_confirm(true), config).await;
@@ -56,7 +57,7 @@ async fn entry_has_what_the_configuration_says() {
 async fn test_of_an_operator_is_marked_in_a_field() {
     let url = server_url("REDIS_URL");
     let (mut redis, key) = (connect(&url), fresh_key());
-    let sending = Sending::start(RedisStreams::new(), &url).await;
+    let sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), &url).await;
     sending.define("order", json!({ "stream": key, "fields": { "order": "{{ param }}" } })).await;
     sending.test("order", json!(7)).await;
     let real = sending.add("order", json!(8)).await;
@@ -72,7 +73,7 @@ async fn stream_is_trimmed_and_failures_have_their_class() {
     let url = server_url("REDIS_URL");
     let (mut redis, key, text) = (connect(&url), fresh_key(), fresh_key());
     let _: () = redis.set(&text, "no stream").unwrap();
-    let sending = Sending::start(RedisStreams::new(), &url).await;
+    let sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), &url).await;
     sending.define("short", json!({ "stream": key, "maxlen": 10 })).await;
     sending.define("text", json!({ "stream": text })).await;
     let ids = sending.add_many("short", 300).await;
@@ -99,7 +100,7 @@ async fn stream_is_trimmed_and_failures_have_their_class() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_restarts_and_hangs_loses_no_entry() {
     let mut server = spawn_blocking(private::start).await.unwrap().unwrap();
-    let mut sending = Sending::start(RedisStreams::new(), server.url()).await;
+    let mut sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), server.url()).await;
     sending.timeout = "2s";
     sending.define("order", json!({ "stream": "orders" })).await;
     let mut ids = Vec::new();

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use test_support::sending::eventually;
 
 use super::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
-use crate::configured::{Configured, SecretFile, response};
+use crate::configured::{Configured, SecretFile, own_machine, response};
 use crate::desk::{Desk, alert, error, known_types};
 use crate::receiver::Receiver;
 
@@ -219,7 +219,8 @@ async fn mail_of_a_row_arrives_as_the_row_says() {
             { "name": "data.json", "content_type": "application/json", "content": "{{ param.month | tojson }}" },
         ],
     });
-    let configured = Configured::with(Mail::new().attachments_from(folder.path()), &config).await;
+    let configured =
+        Configured::with(Mail::new().allow_networks(&own_machine()).attachments_from(folder.path()), &config).await;
     let [employee, boss, archive, hidden] = ["employee", "boss", "archive", "hidden-of-row"].map(fresh);
     let line = format!("\r\nBcc: {hidden}\r\n\r\n<b>mine</b>");
     let param = json!({

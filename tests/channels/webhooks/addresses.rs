@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::json;
-use solid_notify::channels::Webhook;
+use solid_notify::channels::{AllowedNetworks, Webhook};
 use solid_notify::{NotifyDef, Status};
 use solid_notify_conformance::Backend;
 
@@ -159,9 +159,9 @@ async fn requests_go_through_the_proxy_of_the_program_only() {
 
 #[tokio::test]
 async fn builder_refuses_what_is_no_network_or_proxy() {
-    let error = Webhook::builder().allow_network("10.0.0.0/33").build().unwrap_err().to_string();
+    let error = AllowedNetworks::new(["::1", "10.0.0.0/33"]).unwrap_err().to_string();
     assert!(error.contains("`10.0.0.0/33` is no network"), "{error}");
-    assert!(Webhook::builder().allow_network("::1").allow_network("127.0.0.1").build().is_ok());
+    assert!(AllowedNetworks::new(["::1", "127.0.0.1"]).is_ok());
     let error = Webhook::builder().proxy("ht tp://user:hunter2@x").build().unwrap_err();
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
 }

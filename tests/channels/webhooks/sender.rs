@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::configured::own_machine;
 use serde_json::{Value, json};
 use solid_notify::channels::{ChannelExt, Webhook, WebhookBuilder};
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
@@ -20,7 +21,7 @@ pub struct Sender {
 
 /// A channel that may send to this machine.
 pub fn local() -> WebhookBuilder {
-    Webhook::builder().allow_network("127.0.0.0/8")
+    Webhook::builder().allow_networks(&own_machine())
 }
 
 impl Sender {

@@ -7,6 +7,7 @@ use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::link::Link;
+use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
 
 /// After two intervals without a byte from the broker the connection is lost.
@@ -15,36 +16,40 @@ const HEARTBEAT_SECONDS: u16 = 10;
 /// A broker and the connection to it.
 pub(super) struct Broker {
     uri: AMQPUri,
+    networks: AllowedNetworks,
     connecting: Connecting<Arc<Link>, lapin::Error>,
     alone: Alone,
 }
 
 impl Broker {
-    /// Returns the broker of a URL. `url`: the reference to it.
+    /// Returns the broker of a URL. `url`: the reference to it. `networks`: where it may be, the same ones for all that share `clients`.
     ///
     /// # Errors
-    /// The secret is no URL of a broker.
+    /// The secret is no URL of a broker, or has an address that is refused.
     pub(super) fn of(
         clients: &Clients<Self>,
         current: &Current<Self>,
+        networks: &AllowedNetworks,
         url: &SecretRef,
         secret: &SecretString,
     ) -> Result<Arc<Self>, Failure> {
         let text = secret.expose_secret();
-        current
-            .client(clients, text, || Self::new(text))
-            .map_err(|problem| Failure::retry(format!("the secret {url}: {problem}")))
+        let broker = current
+            .client(clients, text, || Self::new(text, networks))
+            .map_err(|problem| Failure::retry(format!("the secret {url}: {problem}")))?;
+        networks.admit(broker.host())?;
+        Ok(broker)
     }
 
     /// Reads a URL. The error contains no part of it.
-    fn new(url: &str) -> Result<Self, String> {
+    fn new(url: &str, networks: &AllowedNetworks) -> Result<Self, String> {
         let mut uri: AMQPUri = url.parse().map_err(|_| "it is no URL of the form amqp://user:password@host/vhost")?;
         if let Some(host) = ipv6_host(url) {
             // The client would take it for `localhost`.
             uri.authority.host = host.to_owned();
         }
         uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECONDS));
-        Ok(Self { uri, connecting: Connecting::default(), alone: Alone::default() })
+        Ok(Self { uri, networks: networks.clone(), connecting: Connecting::default(), alone: Alone::default() })
     }
 
     /// Returns the name or the address of its host.
@@ -54,7 +59,7 @@ impl Broker {
 
     /// Returns the connection, once it is made.
     pub(super) async fn link(&self) -> Result<Arc<Link>, Unconnected<lapin::Error>> {
-        self.connecting.get(|link| link.is_connected(), || Link::open(self.uri.clone())).await
+        self.connecting.get(|link| link.is_connected(), || Link::open(self.uri.clone(), &self.networks)).await
     }
 
     /// Uses a connection for one message.
@@ -62,7 +67,7 @@ impl Broker {
         &self,
         send: impl AsyncFnOnce(Arc<Link>) -> HandlerResult,
     ) -> Result<HandlerResult, Unconnected<lapin::Error>> {
-        self.alone.with(Link::open(self.uri.clone()), send).await
+        self.alone.with(Link::open(self.uri.clone(), &self.networks), send).await
     }
 }
 
@@ -79,7 +84,7 @@ mod tests {
 
     #[test]
     fn urls_are_read_and_wrong_ones_are_not_shown() {
-        let uri = |url: &str| Broker::new(url).map(|broker| broker.uri);
+        let uri = |url: &str| Broker::new(url, &AllowedNetworks::default()).map(|broker| broker.uri);
         let six = uri("amqps://u:p%5B@[::1]:5673/%2f").unwrap();
         assert_eq!((six.authority.host.as_str(), six.authority.port, six.vhost.as_str()), ("::1", 5673, "/"));
         assert_eq!(six.query.heartbeat, Some(HEARTBEAT_SECONDS));

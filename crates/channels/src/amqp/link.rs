@@ -4,18 +4,22 @@
 //! client (lapin 4.12) gives a returned message to the confirmation that comes next, which may be that of another message: that one
 //! would fail, and the returned one would count as delivered.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::tcp::{AMQPUriTcpExt, OwnedTLSConfig};
+use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
 use lapin::types::ShortString;
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::dispatcher::{Dispatch, set_default};
+
+use crate::address::AllowedNetworks;
+use crate::lookup;
 
 /// A message and where it goes.
 pub(super) struct Message {
@@ -38,12 +42,25 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects.
-    pub(super) async fn open(uri: AMQPUri) -> lapin::Result<Arc<Self>> {
+    /// Connects to an address of the host that a row may reach.
+    pub(super) fn open(
+        uri: AMQPUri,
+        networks: &AllowedNetworks,
+    ) -> impl Future<Output = lapin::Result<Arc<Self>>> + Send + use<> {
+        // Here, because the lookup counts for the definition of the attempt that began it.
+        let found = lookup::sockets(&uri.authority.host, uri.authority.port, Some(networks.clone()));
+        async move { Self::connect(uri, found.await?).await }
+    }
+
+    async fn connect(uri: AMQPUri, addresses: Vec<SocketAddr>) -> lapin::Result<Arc<Self>> {
         let runtime = lapin::runtime::default_runtime()?;
-        let connect = async |uri: AMQPUri, runtime| {
+        let connect = async move |uri: AMQPUri, runtime| {
             keep_thread_silent();
-            Ok(uri.connect_with_config_async(OwnedTLSConfig::default().as_ref(), &runtime).await?)
+            let stream = AsyncTcpStream::connect(&runtime, addresses.clone()).await?;
+            Ok(match uri.scheme {
+                AMQPScheme::AMQP => stream,
+                AMQPScheme::AMQPS => stream.into_tls(&uri.authority.host, OwnedTLSConfig::default().as_ref()).await?,
+            })
         };
         let properties = ConnectionProperties::default().with_connection_name("solid-notify".into());
         let connection = Connection::connector(uri, runtime, connect, properties).await?;

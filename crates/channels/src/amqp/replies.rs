@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::broker::Broker;
 use super::config::{AmqpConfig, NAME, Name};
 use super::reply::{Handled, Reply};
+use crate::address::AllowedNetworks;
 use crate::brokers::{Clients, Current};
 
 /// Time between two readings of the definitions. A sweeper in this process announces a queue before that, so this is for rows whose
@@ -54,8 +55,8 @@ impl Drop for Running {
 
 impl Replies {
     /// Reads the definitions now, and whenever a configuration with a `reply_queue` was read.
-    pub(super) fn start(outbox: AnyOutbox, has_read: watch::Receiver<()>) -> Self {
-        Self { _task: Running(tokio::spawn(receive(outbox, has_read))) }
+    pub(super) fn start(outbox: AnyOutbox, networks: AllowedNetworks, has_read: watch::Receiver<()>) -> Self {
+        Self { _task: Running(tokio::spawn(receive(outbox, networks, has_read))) }
     }
 }
 
@@ -63,7 +64,7 @@ impl Replies {
 type Source = (String, Name);
 
 /// Keeps a consumer for each source that the definitions name.
-async fn receive(outbox: AnyOutbox, mut has_read: watch::Receiver<()>) {
+async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: watch::Receiver<()>) {
     let clients: Arc<Clients<Broker>> = Arc::default();
     let mut consumers: BTreeMap<Source, Running> = BTreeMap::new();
     loop {
@@ -81,8 +82,8 @@ async fn receive(outbox: AnyOutbox, mut has_read: watch::Receiver<()>) {
                 for (source, (definition, url)) in sources {
                     let queue = source.1.clone();
                     consumers.entry(source).or_insert_with(|| {
-                        let consumer =
-                            Consumer { outbox: outbox.clone(), clients: Arc::clone(&clients), definition, url, queue };
+                        let (outbox, networks, clients) = (outbox.clone(), networks.clone(), Arc::clone(&clients));
+                        let consumer = Consumer { outbox, networks, clients, definition, url, queue };
                         Running(tokio::spawn(consumer.run()))
                     });
                 }
@@ -112,6 +113,7 @@ fn source(row: &NotifyDef) -> Option<(Source, (String, SecretRef))> {
 /// The consumer of a queue.
 struct Consumer {
     outbox: AnyOutbox,
+    networks: AllowedNetworks,
     clients: Arc<Clients<Broker>>,
     /// One of those that may use the URL.
     definition: String,
@@ -140,7 +142,7 @@ impl Consumer {
         let secrets =
             self.outbox.engine().secrets(&self.definition, vec![self.url.clone()], Destination::Later).await?;
         let url = secrets.first().ok_or("no URL was read")?;
-        let broker = Broker::of(&self.clients, broker, &self.url, url);
+        let broker = Broker::of(&self.clients, broker, &self.networks, &self.url, url);
         let broker = broker.map_err(|failure| failure.error().to_string())?;
         let rules = self.outbox.engine().secret_rules();
         rules.check(&self.definition, &self.url, Destination::Host(broker.host()))?;

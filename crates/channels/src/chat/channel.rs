@@ -1,17 +1,21 @@
 //! [`Chat`]: sends notices as messages that a `handler_config` describes.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use solid_notify_core::definition::{ExposeSecret, SecretRef};
+use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
-use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, client};
+use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, build};
+use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
+use crate::http::{self, Network};
+use crate::lookup::System;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
@@ -25,24 +29,41 @@ use crate::template::{Template, Values};
 /// # }
 /// ```
 ///
-/// A notice goes to one group; use targets for several. A service that takes no more messages gets the next one when it takes
+/// The environment's proxies are not used. A notice goes to one group; use targets for several. A service that takes no more messages gets the next one when it takes
 /// messages again, with the class `busy`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chat {
+    networks: AllowedNetworks,
+    proxy: Option<SecretString>,
     /// One for all definitions. The error is reported where a configuration is checked.
-    client: Result<Client, String>,
-}
-
-impl Default for Chat {
-    fn default() -> Self {
-        Self::new()
-    }
+    client: OnceLock<Result<Client, String>>,
 }
 
 impl Chat {
     /// Creates the channel.
     pub fn new() -> Self {
-        Self { client: client().map_err(|error| error.to_string()) }
+        Self::default()
+    }
+
+    /// Allows chat services in networks that are not public.
+    #[must_use]
+    pub fn allow_networks(self, networks: &AllowedNetworks) -> Self {
+        Self { networks: networks.clone(), client: OnceLock::new(), ..self }
+    }
+
+    /// Sends all posts through this proxy, as a webhook does. A URL that is none is reported with
+    /// the first configuration.
+    #[must_use]
+    pub fn proxy(self, url: impl Into<String>) -> Self {
+        Self { proxy: Some(url.into().into()), client: OnceLock::new(), ..self }
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let make = || {
+            let proxy = self.proxy.as_ref().map(|url| http::proxy(url.expose_secret())).transpose()?;
+            build(Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy }.builder())
+        };
+        self.client.get_or_init(|| make().map_err(|error| error.to_string())).clone()
     }
 }
 
@@ -97,7 +118,7 @@ impl Channel for Chat {
                 }
             }
         }
-        Ok(PreparedChat { config, client: self.client.clone()? })
+        Ok(PreparedChat { config, client: self.client()? })
     }
 
     fn secrets(prepared: &PreparedChat) -> Vec<SecretRef> {
@@ -114,6 +135,7 @@ impl Channel for Chat {
         let url = Url::parse(secrets.get(&config.url)?.expose_secret()).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         secrets.check_all(host)?;
+        self.networks.admit(host)?;
         let (response, result) = group.send(client, &text).await;
         if let Some(response) = response {
             notice.set_response(response);

@@ -13,6 +13,7 @@ use url::{Host, Url};
 use super::Mailer;
 use super::message::one_line;
 use super::settings::{Security, Settings};
+use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
 
 /// Shorter than 30 s, the default `timeout` of a definition. So the error names the server that did not answer, and the
@@ -24,6 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub struct MailerBuilder {
     host: String,
     port: u16,
+    networks: Option<AllowedNetworks>,
     security: Security,
     credentials: Option<Credentials>,
     from: Option<String>,
@@ -70,6 +72,7 @@ impl MailerBuilder {
         Self {
             host: host.to_owned(),
             port,
+            networks: None,
             security,
             credentials: None,
             from: None,
@@ -153,6 +156,12 @@ impl MailerBuilder {
         self
     }
 
+    /// Connects to public addresses and these networks only, because a row names the server.
+    pub(super) fn limited_to(mut self, networks: AllowedNetworks) -> Self {
+        self.networks = Some(networks);
+        self
+    }
+
     /// Builds the mailer. It does not connect to the server; [`Mailer::check`] does.
     ///
     /// # Errors
@@ -181,6 +190,7 @@ impl MailerBuilder {
         let settings = Settings {
             host: self.host,
             port: self.port,
+            networks: self.networks,
             security: self.security,
             tls,
             credentials: self.credentials,

@@ -14,6 +14,7 @@ use super::attachments::{self, Limits};
 use super::config::MailConfig;
 use super::message::Letter;
 use super::{Mailer, mailbox, mailboxes};
+use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
@@ -44,6 +45,8 @@ const ATTACHMENT_LIMIT: usize = 10 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Mail {
     mailer: Option<Mailer>,
+    /// Where the servers of configurations may be.
+    networks: AllowedNetworks,
     limits: Limits,
 }
 
@@ -56,12 +59,23 @@ impl Default for Mail {
 impl Mail {
     /// Creates the channel. Each configuration names its mail server.
     pub fn new() -> Self {
-        Self { mailer: None, limits: Limits { folder: None, bytes: ATTACHMENT_LIMIT } }
+        Self {
+            mailer: None,
+            networks: AllowedNetworks::default(),
+            limits: Limits { folder: None, bytes: ATTACHMENT_LIMIT },
+        }
     }
 
     /// Creates the channel with the server and the sender of configurations that name none.
     pub fn with(mailer: Mailer) -> Self {
         Self { mailer: Some(mailer), ..Self::new() }
+    }
+
+    /// Allows mail servers of configurations in networks that are not public. The server of [`Self::with`] may be anywhere.
+    #[must_use]
+    pub fn allow_networks(mut self, networks: &AllowedNetworks) -> Self {
+        self.networks = networks.clone();
+        self
     }
 
     /// Lets configurations attach the files below this folder. Links that lead out of it are refused. Let only programs that you
@@ -107,7 +121,7 @@ impl Channel for Mail {
         letter.subject = marked(letter.subject, notice);
         let mailer = match &self.mailer {
             Some(mailer) if prepared.config.smtp.is_none() => mailer.clone(),
-            _ => prepared.mailer(letter.from.as_ref(), &secrets)?,
+            _ => prepared.mailer(&self.networks, letter.from.as_ref(), &secrets)?,
         };
         secrets.check_all(mailer.host())?;
         let progress = Progress::of(notice, fingerprint);
@@ -224,7 +238,12 @@ fn sender(config: &MailConfig, values: &Values) -> Result<Option<Mailbox>, Failu
 
 impl PreparedMail {
     /// Returns the mailer of the URL as it is now.
-    fn mailer(&self, from: Option<&Mailbox>, secrets: &Secrets<'_>) -> Result<Mailer, Failure> {
+    fn mailer(
+        &self,
+        networks: &AllowedNetworks,
+        from: Option<&Mailbox>,
+        secrets: &Secrets<'_>,
+    ) -> Result<Mailer, Failure> {
         let (Some(smtp), Some(from)) = (&self.config.smtp, from) else {
             // Not reachable: a configuration without a server or its sender is refused.
             return Err(invalid("`smtp` or `from` is missing"));
@@ -234,7 +253,9 @@ impl PreparedMail {
         if let Some((_, mailer)) = kept.as_ref().filter(|(known, _)| known.expose_secret() == url.expose_secret()) {
             return Ok(mailer.clone());
         }
-        let mailer = Mailer::from_url(url.expose_secret())?.from(from.email.to_string()).build()?;
+        let mailer = Mailer::from_url(url.expose_secret())?.limited_to(networks.clone());
+        let mailer = mailer.from(from.email.to_string()).build()?;
+        networks.admit(mailer.host())?;
         *kept = Some((url.clone(), mailer.clone()));
         Ok(mailer)
     }

@@ -53,9 +53,9 @@ pub(super) async fn check(settings: &Settings) -> Result<(), BoxError> {
 }
 
 async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, BoxError> {
-    let Settings { host, port, security, tls, credentials, hello, .. } = settings;
+    let Settings { host, port, networks, security, tls, credentials, hello, .. } = settings;
     let from_the_start = tls.clone().filter(|_| *security == Security::Implicit);
-    let stream = stream::connect((host.as_str(), *port), from_the_start).await?;
+    let stream = stream::connect((host.as_str(), *port), networks.clone(), from_the_start).await?;
     let mut connection = AsyncSmtpConnection::connect_with_transport(stream, hello).await?;
     if let (Security::StartTls, Some(tls)) = (security, tls) {
         // Fails if the server does not offer STARTTLS, so that an attacker in between cannot suppress the encryption.

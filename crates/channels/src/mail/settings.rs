@@ -7,6 +7,8 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::TlsParameters;
 use lettre::transport::smtp::extension::ClientId;
 
+use crate::address::AllowedNetworks;
+
 /// How the connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
@@ -22,6 +24,8 @@ pub(super) enum Security {
 pub(super) struct Settings {
     pub(super) host: String,
     pub(super) port: u16,
+    /// Where the server may be; `None`: anywhere, because the program names it.
+    pub(super) networks: Option<AllowedNetworks>,
     pub(super) security: Security,
     pub(super) tls: Option<TlsParameters>,
     pub(super) credentials: Option<Credentials>,

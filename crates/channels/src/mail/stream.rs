@@ -8,22 +8,26 @@ use std::task::{Context, Poll, ready};
 use lettre::transport::smtp::client::{AsyncTokioStream, TlsParameters};
 use solid_notify_core::error::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
+use crate::address::AllowedNetworks;
 use crate::lookup;
 
 /// How many bytes a server may send after one of our writes: many times the longest reply, and the longest chain of certificates.
 const ANSWER_LIMIT: usize = 64 * 1024;
 
-/// Connects, and encrypts from the first byte where `tls` is given.
+/// Connects, and encrypts from the first byte where `tls` is given. `networks`: as of [`lookup::sockets`].
 ///
 /// # Errors
 /// The server cannot be reached, or the encryption fails.
 pub(super) async fn connect(
     place: (&str, u16),
+    networks: Option<AllowedNetworks>,
     tls: Option<TlsParameters>,
 ) -> Result<Box<dyn AsyncTokioStream>, BoxError> {
-    let stream = lookup::connect(place.0, place.1).await?;
+    let addresses = lookup::sockets(place.0, place.1, networks).await?;
+    let stream = TcpStream::connect(&*addresses).await?;
     let peer = stream.peer_addr()?;
     let stream = Limited { stream: Box::pin(stream), left: ANSWER_LIMIT, peer };
     let Some(tls) = tls else { return Ok(Box::new(stream)) };

@@ -1,17 +1,25 @@
-//! [`Server`]: the client of one URL, which all definitions share. It reconnects by itself.
+//! [`Server`]: the client of one URL, which all definitions share. It is made when it is needed, and anew after a loss.
+//!
+//! The client (async-nats 0.51) resolves names by itself whenever it connects, and takes no stream. So it gets the addresses that names resolve
+//! to, after their check, and `tls.rs` verifies certificates by the names. It does not follow servers that a server names, because these would
+//! not be checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::Context;
-use async_nats::{ConnectError, ConnectOptions, Event, ServerAddr, ServerError};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 use solid_notify_core::definition::ExposeSecret;
 use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::watch;
 
 use super::config::NatsConfig;
+use super::tls::ByName;
+use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
+use crate::lookup;
 use crate::secrets::Secrets;
 
 /// After two intervals without an answer of the server the connection is lost.
@@ -22,8 +30,9 @@ const TIME_TO_ACK: Duration = Duration::from_secs(60);
 
 /// Servers and the client of them.
 pub(super) struct Server {
-    addresses: Vec<ServerAddr>,
+    servers: Vec<ServerAddr>,
     options: ConnectOptions,
+    networks: AllowedNetworks,
     connecting: Connecting<Link, ConnectError>,
     alone: Alone,
 }
@@ -39,6 +48,7 @@ pub(super) enum Loss {
 /// A client.
 #[derive(Clone)]
 pub(super) struct Link {
+    client: Client,
     pub(super) context: Context,
     /// Changes when the connection is lost. Then no acknowledgement comes any more for what was published before.
     pub(super) lost: Arc<watch::Sender<Loss>>,
@@ -52,25 +62,27 @@ impl Server {
     pub(super) fn of(
         servers: &Clients<Self>,
         current: &Current<Self>,
+        networks: &AllowedNetworks,
         config: &NatsConfig,
         secrets: &Secrets<'_>,
     ) -> Result<Arc<Self>, Failure> {
         let url = secrets.get(&config.url)?;
         let credentials = config.credentials.as_ref().map(|secret| secrets.get(secret)).transpose()?;
         let (url, credentials) = (url.expose_secret(), credentials.map(|text| text.expose_secret()));
-        let make = || Self::new(url, credentials);
+        let make = || Self::new(url, credentials, networks);
         current
             .client(servers, &format!("{url}\n{}", credentials.unwrap_or_default()), make)
             .map_err(|problem| Failure::retry(format!("the secrets of `url` or `credentials`: {problem}")))
     }
 
     /// Reads URL and credentials. The error contains no part of them.
-    fn new(url: &str, credentials: Option<&str>) -> Result<Self, String> {
+    fn new(url: &str, credentials: Option<&str>, networks: &AllowedNetworks) -> Result<Self, String> {
         const FORM: &str = "it is no URL of the form nats://user:password@host:4222";
         let mut options = ConnectOptions::new().name("solid-notify").ping_interval(PING_INTERVAL);
-        let addresses: Vec<ServerAddr> =
+        options = options.ignore_discovered_servers();
+        let servers: Vec<ServerAddr> =
             url.split(',').map(|url| url.trim().parse().map_err(|_| FORM)).collect::<Result<_, _>>()?;
-        match addresses.first().map(|first| (first.username(), first.password())) {
+        match servers.first().map(|first| (first.username(), first.password())) {
             None => return Err(FORM.to_owned()),
             Some((Some(user), Some(password))) => {
                 options = options.user_and_password(decoded(user)?, decoded(password)?);
@@ -81,17 +93,18 @@ impl Server {
         if let Some(credentials) = credentials {
             options = options.credentials(credentials).map_err(|_| "they are no credentials file of JWT and NKey")?;
         }
-        Ok(Self { addresses, options, connecting: Connecting::default(), alone: Alone::default() })
+        let networks = networks.clone();
+        Ok(Self { servers, options, networks, connecting: Connecting::default(), alone: Alone::default() })
     }
 
     /// Returns the names or addresses of the hosts.
     pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.addresses.iter().map(ServerAddr::host)
+        self.servers.iter().map(ServerAddr::host)
     }
 
-    /// Returns the client, once it has connected for the first time.
+    /// Returns the client, once it has connected.
     pub(super) async fn link(&self) -> Result<Link, Unconnected<ConnectError>> {
-        self.connecting.get(|_| true, || connect(self.addresses.clone(), self.options.clone())).await
+        self.connecting.get(Link::is_connected, || self.connect()).await
     }
 
     /// Uses a connection for one message.
@@ -99,11 +112,48 @@ impl Server {
         &self,
         send: impl AsyncFnOnce(Link) -> HandlerResult,
     ) -> Result<HandlerResult, Unconnected<ConnectError>> {
-        self.alone.with(connect(self.addresses.clone(), self.options.clone()), send).await
+        self.alone.with(self.connect(), send).await
+    }
+
+    /// Connects to an address that a row may reach.
+    fn connect(&self) -> impl Future<Output = Result<Link, ConnectError>> + Send + use<> {
+        // Here, because the lookups count for the definition of the attempt that began them.
+        let lookup = |server: &ServerAddr| {
+            let found = lookup::sockets(server.host(), server.port(), Some(self.networks.clone()));
+            (server.clone(), found)
+        };
+        let lookups: Vec<_> = self.servers.iter().map(lookup).collect();
+        let options = self.options.clone();
+        async move {
+            let (mut addresses, mut by_name, mut unknown) = (Vec::new(), ByName::default(), None);
+            for (server, found) in lookups {
+                match found.await {
+                    Ok(found) => {
+                        for found in found {
+                            by_name.insert(found.ip(), server.host());
+                            addresses.push(format!("{}://{found}", server.scheme()).parse::<ServerAddr>()?);
+                        }
+                    }
+                    Err(error) => unknown = Some(error),
+                }
+            }
+            match unknown {
+                Some(error) if addresses.is_empty() => Err(ConnectError::with_source(ConnectErrorKind::Io, error)),
+                _ => connect(addresses, options.tls_client_config(by_name.config()?)).await,
+            }
+        }
+    }
+}
+
+impl Link {
+    fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
     }
 }
 
 async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<Link, ConnectError> {
+    // After a loss the names may have other addresses, so this client ends soon.
+    let options = options.max_reconnects(addresses.len());
     let lost = Arc::new(watch::Sender::new(Loss::Network));
     let (report, is_refused) = (Arc::clone(&lost), Arc::new(AtomicBool::new(false)));
     let options = options.event_callback(move |event| {
@@ -128,9 +178,9 @@ async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<
         }
     });
     let client = options.connect(addresses).await?;
-    let mut context = async_nats::jetstream::new(client);
+    let mut context = async_nats::jetstream::new(client.clone());
     context.set_timeout(TIME_TO_ACK);
-    Ok(Link { context, lost })
+    Ok(Link { client, context, lost })
 }
 
 /// Returns a part of a URL without its percent signs.
@@ -145,10 +195,10 @@ mod tests {
 
     #[test]
     fn wrong_urls_and_credentials_are_not_shown() {
-        assert!(Server::new("nats://u:p%40@a:4222, tls://b", None).is_ok());
+        assert!(Server::new("nats://u:p%40@a:4222, tls://b", None, &AllowedNetworks::default()).is_ok());
         for (url, credentials) in [("nats://hunter2:x@", None), ("ftp://hunter2", None), ("nats://a", Some("hunter2"))]
         {
-            let problem = Server::new(url, credentials).map(drop).unwrap_err();
+            let problem = Server::new(url, credentials, &AllowedNetworks::default()).map(drop).unwrap_err();
             assert!(!problem.contains("hunter2"), "{url}: {problem}");
         }
     }

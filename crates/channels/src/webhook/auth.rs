@@ -157,8 +157,8 @@ struct Granted {
 
 impl OAuth2 {
     /// Returns the host of the token endpoint.
-    pub(super) fn host(&self) -> Option<url::Host<&str>> {
-        self.token_url.0.host()
+    pub(super) fn host(&self) -> &str {
+        self.token_url.0.host_str().unwrap_or_default()
     }
 
     async fn token(&self, tokens: &Tokens<'_>, used: Option<&Authorization>) -> Result<SecretString, Failure> {
@@ -208,7 +208,7 @@ impl OAuth2 {
 
     fn request(&self, tokens: &Tokens<'_>) -> Result<RequestBuilder, Failure> {
         let secret = tokens.secrets.get(&self.client_secret.0)?;
-        tokens.secrets.check_host(self.token_url.0.host_str().unwrap_or_default(), [&self.client_secret.0])?;
+        tokens.secrets.check_host(self.host(), [&self.client_secret.0])?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "client_credentials");
         for (name, value) in [("scope", &self.scope), ("audience", &self.audience)] {

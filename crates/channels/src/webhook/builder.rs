@@ -1,18 +1,15 @@
 //! [`WebhookBuilder`]: what the program decides of webhooks, and no row: the network.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use reqwest::dns::Resolve;
 
 use super::Webhook;
-use super::address::Addresses;
-use super::client::Network;
+use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
+use crate::http::{self, Network};
 use crate::lookup::System;
-use crate::tls;
 
 impl Webhook {
     /// Begins to build the channel.
@@ -25,18 +22,15 @@ impl Webhook {
 #[derive(Default)]
 #[must_use]
 pub struct WebhookBuilder {
-    networks: Vec<String>,
+    networks: AllowedNetworks,
     proxy: Option<String>,
     resolver: Option<Arc<dyn Resolve>>,
 }
 
 impl WebhookBuilder {
-    /// Allows receivers in a network that is not public, such as `10.0.0.0/8`, `fd00::/8` or the single address `127.0.0.1`. May be
-    /// called several times.
-    ///
-    /// This is no part of a definition, because a person who may edit rows must not reach the internal services of the sender.
-    pub fn allow_network(mut self, network: impl Into<String>) -> Self {
-        self.networks.push(network.into());
+    /// Allows receivers in networks that are not public.
+    pub fn allow_networks(mut self, networks: &AllowedNetworks) -> Self {
+        self.networks = networks.clone();
         self
     }
 
@@ -59,34 +53,15 @@ impl WebhookBuilder {
     /// Builds the channel.
     ///
     /// # Errors
-    /// A network or a proxy that is none, or a system without usable certificates of authorities.
+    /// A proxy that is none, or a system without usable certificates of authorities.
     pub fn build(self) -> Result<Webhook, ChannelError> {
-        let mut allowed = Vec::with_capacity(self.networks.len());
-        for text in &self.networks {
-            let network =
-                text.parse::<IpNet>().or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error));
-            allowed.push(network.map_err(|error| {
-                ChannelError::setup_failed(format!("`{text}` is no network such as `10.0.0.0/8`"), error)
-            })?);
-        }
-        let proxy = self.proxy.map(|url| {
-            // The URL may contain a password, and the error contains the URL.
-            let proxy = reqwest::Proxy::all(&url)
-                .map_err(|_| ChannelError::setup("the URL of the proxy is no http or https URL"))?;
-            // The client also accepts a host without a scheme, which it reaches by http.
-            if url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
-                tls::check_scheme("https", tls::HAS_TLS)
-                    .map_err(|problem| ChannelError::setup(format!("the URL of the proxy: {problem}")))?;
-            }
-            Ok(proxy)
-        });
         let network = Network {
             resolver: self.resolver.unwrap_or_else(|| Arc::new(System)),
-            addresses: Arc::new(Addresses::new(allowed)),
-            proxy: proxy.transpose()?,
+            networks: self.networks,
+            proxy: self.proxy.as_deref().map(http::proxy).transpose()?,
         };
-        let client =
-            network.client().map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error))?;
+        let client = network.builder().build();
+        let client = client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error))?;
         Ok(Webhook { network, client, tls: Default::default(), tokens: Default::default() })
     }
 }

@@ -1,78 +1,19 @@
-//! HTTP clients: one for all definitions, and another one for each set of certificates that definitions name.
+//! The HTTP clients of definitions with certificates of their own: one for each set of certificates.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::dns::Resolve;
-use reqwest::{Client, ClientBuilder, redirect};
+use reqwest::{Client, ClientBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
-use super::address::{Addresses, Checked};
 use super::fields::SecretShape;
+use crate::http::Network;
 use crate::secrets::Secrets;
 use crate::tls::{HAS_TLS, WITHOUT_TLS};
-
-/// How long a connection may take, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection is kept without a request.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many such connections are kept to one receiver: more than most definitions send at a time, because others are closed after each
-/// request.
-const IDLE_CONNECTIONS: usize = 256;
-/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB.
-#[cfg(feature = "tls")]
-const HEADER_LIMIT: u32 = 64 * 1024;
-
-/// What all clients of a program have in common.
-#[derive(Clone)]
-pub(super) struct Network {
-    pub(super) resolver: Arc<dyn Resolve>,
-    pub(super) addresses: Arc<Addresses>,
-    pub(super) proxy: Option<reqwest::Proxy>,
-}
-
-impl Network {
-    /// Begins a client.
-    fn builder(&self) -> ClientBuilder {
-        let resolver: Arc<dyn Resolve> = match &self.proxy {
-            // The client resolves only the proxy's own name, and the proxy resolves that of the receiver.
-            Some(_) => Arc::clone(&self.resolver),
-            None => Arc::new(Checked { resolver: Arc::clone(&self.resolver), addresses: Arc::clone(&self.addresses) }),
-        };
-        let builder = Client::builder()
-            .dns_resolver(resolver)
-            // Neither a redirect nor a proxy of the environment may lead to an address that was not checked.
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            // Another crate of the program may switch on these features of reqwest. A small response could then be a large one.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .referer(false)
-            .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")));
-        #[cfg(feature = "tls")]
-        let builder = builder.http2_max_header_list_size(HEADER_LIMIT);
-        match &self.proxy {
-            Some(proxy) => builder.proxy(proxy.clone()),
-            None => builder,
-        }
-    }
-
-    /// Builds the client of definitions without certificates of their own.
-    pub(super) fn client(&self) -> reqwest::Result<Client> {
-        self.builder().build()
-    }
-}
 
 /// Certificates that a definition names.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use solid_notify::Filter;
+use solid_notify::channels::AllowedNetworks;
 use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::sweeper::Tally;
 
@@ -20,7 +21,7 @@ pub(crate) struct Run {
     /// Send what is due until nothing is due, then end
     #[arg(long)]
     until_idle: bool,
-    /// Allow webhooks to reach this network of the own site: 10.0.0.0/8
+    /// Allow rows of definitions to reach this network of the own site: 10.0.0.0/8
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
     /// Let rows of definitions use this secret: env:ERP_KEY, env:ERP_*, file:/etc/erp/key, file:/etc/erp/ (all files below it); NOTIFY_SECRET_* and
@@ -36,7 +37,8 @@ pub(crate) struct Run {
 pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
     session.change("send what is due")?;
     let secrets = run.allow_secret.iter().cloned().fold(SecretRules::default(), SecretRules::allow);
-    let sending = Sending { allow_networks: run.allow_network.clone(), secrets, ..Sending::default() };
+    let networks = AllowedNetworks::new(&run.allow_network).map_err(|error| Failure::invalid(error.to_string()))?;
+    let sending = Sending { networks, secrets, ..Sending::default() };
     // Replies of consumers arrive as long as this is not dropped.
     let (mut sweeper, _replies) =
         sending.sweeper(&session.outbox).map_err(|error| Failure::invalid(error.to_string()))?;

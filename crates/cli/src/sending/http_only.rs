@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use solid_notify::channels::{AlertChannelsBuilder, ChannelError};
+use solid_notify::channels::{AlertChannelsBuilder, AllowedNetworks, ChannelError};
 use solid_notify::{AnyOutbox, SweeperBuilder};
 
 use crate::secret::Secret;
@@ -19,7 +19,7 @@ impl Replies {
 pub(super) struct More;
 
 impl More {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(_: &AllowedNetworks) -> Self {
         Self
     }
 

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::channels::{
-    AlertChannels, ChannelError, ChannelExt, Chat as ChatChannel, DingTalk, Feishu, Slack, WeCom, Webhook,
+    AlertChannels, AllowedNetworks, ChannelError, ChannelExt, Chat as ChatChannel, DingTalk, Feishu, Slack, WeCom,
+    Webhook,
 };
 use solid_notify::definition::SecretRules;
 use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
@@ -23,9 +24,9 @@ use crate::secret::Secret;
 /// Settings of the channels.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sending {
-    /// Networks of the own site that webhooks may reach.
-    pub(crate) allow_networks: Vec<String>,
-    /// The proxy of webhooks.
+    /// Networks of the own site that rows may have channels reach.
+    pub(crate) networks: AllowedNetworks,
+    /// The proxy of webhooks and chats.
     pub(crate) proxy: Option<String>,
     /// The folder of attachments of mails.
     pub(crate) attachments_from: Option<PathBuf>,
@@ -86,10 +87,7 @@ impl ChatKind {
 impl Sending {
     /// Builds the channel of webhooks.
     pub(crate) fn webhook(&self) -> Result<Webhook, ChannelError> {
-        let mut webhook = Webhook::builder();
-        for network in &self.allow_networks {
-            webhook = webhook.allow_network(network);
-        }
+        let mut webhook = Webhook::builder().allow_networks(&self.networks);
         if let Some(proxy) = &self.proxy {
             webhook = webhook.proxy(proxy);
         }
@@ -99,14 +97,16 @@ impl Sending {
     /// Returns a sweeper with all channels, and the replies of consumers, which arrive until that is dropped.
     pub(crate) fn sweeper(&self, outbox: &AnyOutbox) -> Result<(SweeperBuilder, Replies), ChannelError> {
         outbox.use_secret_rules(self.secrets.clone());
-        let more = More::new();
+        let more = More::new(&self.networks);
         let replies = more.replies(outbox);
         let sweeper = self.channels(outbox, more)?;
         Ok((sweeper, replies))
     }
 
     fn channels(&self, outbox: &AnyOutbox, more: More) -> Result<SweeperBuilder, ChannelError> {
-        let sweeper = outbox.sweeper().channel(self.webhook()?).channel(ChatChannel::new());
+        let chat = ChatChannel::new().allow_networks(&self.networks);
+        let chat = self.proxy.iter().fold(chat, ChatChannel::proxy);
+        let sweeper = outbox.sweeper().channel(self.webhook()?).channel(chat);
         let mut sweeper = more.register(sweeper, self.attachments_from.as_deref());
         if let Some(alerts) = self.alerts.channels()? {
             sweeper = sweeper.handler_type(ALERT_DEFINITION, alerts);
@@ -117,8 +117,9 @@ impl Sending {
     /// Has edits through this outbox checked by the channels, until the builder is dropped. Whether an address may be reached is decided
     /// where it is sent from.
     pub(crate) fn check_edits(outbox: &AnyOutbox) -> Result<SweeperBuilder, ChannelError> {
-        let anywhere = ["0.0.0.0/0", "::/0"].map(str::to_owned).to_vec();
-        Self { allow_networks: anywhere, ..Self::default() }.channels(outbox, More::new())
+        let networks = AllowedNetworks::new(["0.0.0.0/0", "::/0"])?;
+        let more = More::new(&networks);
+        Self { networks, ..Self::default() }.channels(outbox, more)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use solid_notify::channels::{
-    self, AlertChannelsBuilder, Amqp, ChannelError, ChannelExt, Mail, Mailer, Nats, RedisStreams,
+    self, AlertChannelsBuilder, AllowedNetworks, Amqp, ChannelError, ChannelExt, Mail, Mailer, Nats, RedisStreams,
 };
 use solid_notify::{AnyOutbox, SweeperBuilder};
 
@@ -21,11 +21,12 @@ impl Replies {
 /// The channels beside those over HTTP.
 pub(super) struct More {
     amqp: Amqp,
+    networks: AllowedNetworks,
 }
 
 impl More {
-    pub(super) fn new() -> Self {
-        Self { amqp: Amqp::new() }
+    pub(super) fn new(networks: &AllowedNetworks) -> Self {
+        Self { amqp: Amqp::new().allow_networks(networks), networks: networks.clone() }
     }
 
     pub(super) fn replies(&self, outbox: &AnyOutbox) -> Replies {
@@ -34,11 +35,13 @@ impl More {
 
     /// Adds the channels to a sweeper.
     pub(super) fn register(self, sweeper: SweeperBuilder, attachments_from: Option<&Path>) -> SweeperBuilder {
-        let mut mail = Mail::new();
+        let networks = &self.networks;
+        let mut mail = Mail::new().allow_networks(networks);
         if let Some(folder) = attachments_from {
             mail = mail.attachments_from(folder);
         }
-        sweeper.channel(self.amqp).channel(mail).channel(Nats::new()).channel(RedisStreams::new())
+        let (nats, redis) = (Nats::new().allow_networks(networks), RedisStreams::new().allow_networks(networks));
+        sweeper.channel(self.amqp).channel(mail).channel(nats).channel(redis)
     }
 }
 

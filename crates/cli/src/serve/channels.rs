@@ -1,7 +1,8 @@
-//! The tables of the file that are about channels: `webhook`, `mail`, `alerts` and `secrets`.
+//! The tables of the file that are about channels: `channels`, `mail`, `alerts` and `secrets`.
 
 use std::collections::BTreeMap;
 
+use solid_notify::channels::AllowedNetworks;
 use solid_notify::definition::{SecretRule, SecretRules};
 
 use super::reading::{Section, not_blank, whole};
@@ -10,16 +11,16 @@ use crate::sending::{Alerts, Chat, ChatKind, Sending, check_mail_server};
 
 /// Reads the settings of channels.
 pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
-    let mut webhook = root.section("webhook");
-    let allow_networks = webhook.texts("allow_networks", |network| {
-        let sending = Sending { allow_networks: vec![network.to_owned()], ..Sending::default() };
-        sending.webhook().map(|_| network.to_owned()).map_err(whole)
-    });
-    let proxy = webhook.text("proxy", |proxy| {
+    let mut channels = root.section("channels");
+    let allowed = channels
+        .texts("allow_networks", |network| AllowedNetworks::new([network]).map(|_| network.to_owned()).map_err(whole));
+    // Each of them was read before.
+    let networks = AllowedNetworks::new(allowed).unwrap_or_default();
+    let proxy = channels.text("proxy", |proxy| {
         let sending = Sending { proxy: Some(proxy.to_owned()), ..Sending::default() };
         sending.webhook().map(|_| proxy.to_owned()).map_err(whole)
     });
-    webhook.end();
+    channels.end();
     let mut mail = root.section("mail");
     let attachments_from = mail.text("attachments_from", |folder| match std::path::Path::new(folder) {
         path if path.is_dir() => Ok(path.to_owned()),
@@ -27,7 +28,7 @@ pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
     });
     mail.end();
     let secrets = secrets(root);
-    Sending { allow_networks, proxy, attachments_from, secrets, alerts: alerts(root.section("alerts")) }
+    Sending { networks, proxy, attachments_from, secrets, alerts: alerts(root.section("alerts")) }
 }
 
 /// Reads which secrets rows may use. They never get those of the databases themselves.

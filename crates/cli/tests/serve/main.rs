@@ -45,7 +45,7 @@ impl Site {
     /// Writes the file of `serve`: what all tests need, and these databases.
     fn write(&self, rest: &str) {
         let text = format!(
-            "[http]\nlisten = '127.0.0.1:0'\n[log]\nfilter = 'info'\n[webhook]\nallow_networks = ['127.0.0.0/8']\n{rest}"
+            "[http]\nlisten = '127.0.0.1:0'\n[log]\nfilter = 'info'\n[channels]\nallow_networks = ['127.0.0.0/8']\n{rest}"
         );
         std::fs::write(self.path("serve.toml"), text).unwrap();
     }

@@ -9,10 +9,11 @@ use test_support::log::Log;
 
 use super::{Rabbit, message_id};
 use crate::brokers::Sending;
+use crate::configured::own_machine;
 
 async fn start() -> (Sending, Rabbit) {
     let url = server_url("AMQP_URL");
-    (Sending::start(Amqp::new(), &url).await, Rabbit::connect(&url).await)
+    (Sending::start(Amqp::new().allow_networks(&own_machine()), &url).await, Rabbit::connect(&url).await)
 }
 
 #[tokio::test]

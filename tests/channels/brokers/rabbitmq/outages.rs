@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::{Rabbit, message_id};
 use crate::brokers::{Sending, signal};
+use crate::configured::own_machine;
 
 async fn private() -> Server {
     spawn_blocking(rabbitmq::start).await.unwrap().unwrap()
@@ -36,7 +37,7 @@ async fn private_rabbitmq_that_restarts_and_hangs_loses_no_notice_or_reply() {
     let url = server.url().to_owned();
     let rabbit = Rabbit::connect(&url).await;
     let (queue, reply_queue) = (rabbit.queue().await, rabbit.queue().await);
-    let (outbox, amqp) = (MemoryOutbox::new(), Amqp::new());
+    let (outbox, amqp) = (MemoryOutbox::new(), Amqp::new().allow_networks(&own_machine()));
     let _replies = amqp.replies(&outbox);
     let mut sending = Sending::over(outbox, amqp, &format!("{url}?heartbeat=2")).await;
     sending.timeout = "2s";
@@ -90,7 +91,7 @@ async fn private_rabbitmq_without_disk_space_is_named_and_loses_no_notice() {
     };
     let rabbit = Rabbit::connect(server.url()).await;
     let queue = rabbit.queue().await;
-    let mut sending = Sending::start(Amqp::new(), server.url()).await;
+    let mut sending = Sending::start(Amqp::new().allow_networks(&own_machine()), server.url()).await;
     sending.timeout = "2s";
     sending.define("order", json!({ "routing_key": queue })).await;
     let first = sending.add("order", json!(0)).await;
@@ -137,7 +138,7 @@ async fn half_open_connection_is_replaced_after_two_heartbeats() {
     // A busy machine may miss heartbeats, which also costs a connection, at most one in two heartbeats.
     let began = Instant::now();
     let missed = || usize::try_from(began.elapsed().as_secs() / 6).unwrap();
-    let mut sending = Sending::start(Amqp::new(), &through).await;
+    let mut sending = Sending::start(Amqp::new().allow_networks(&own_machine()), &through).await;
     sending.timeout = "2s";
     sending.define("order", json!({ "routing_key": queue })).await;
     let id = sending.add("order", json!(0)).await;
@@ -164,7 +165,11 @@ async fn connection_closed_because_of_one_message_costs_the_others_no_try() {
     let proxy = Proxy::start(host.parse().unwrap(), || ()).await;
     let rabbit = Rabbit::connect(&url).await;
     let queue = rabbit.queue().await;
-    let sending = Sending::start(Amqp::new(), &format!("amqp://guest:guest@127.0.0.1:{}/{vhost}", proxy.port)).await;
+    let sending = Sending::start(
+        Amqp::new().allow_networks(&own_machine()),
+        &format!("amqp://guest:guest@127.0.0.1:{}/{vhost}", proxy.port),
+    )
+    .await;
     sending.define("order", json!({ "routing_key": queue })).await;
     sending.lose_no_try_where_a_message_closes_the_connection(&proxy, FRAME_ERROR).await;
     sending.sweeper.shutdown().await;

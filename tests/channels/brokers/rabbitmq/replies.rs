@@ -17,11 +17,13 @@ use test_support::sending::{allow_secrets, eventually};
 
 use super::Rabbit;
 use crate::brokers::Sending;
+use crate::configured::own_machine;
 
 #[tokio::test]
 async fn reply_of_the_consumer_acks_or_nacks_the_notice() {
     let url = server_url("AMQP_URL");
-    let (outbox, amqp, rabbit) = (MemoryOutbox::new(), Amqp::new(), Rabbit::connect(&url).await);
+    let (outbox, amqp, rabbit) =
+        (MemoryOutbox::new(), Amqp::new().allow_networks(&own_machine()), Rabbit::connect(&url).await);
     let _replies = amqp.replies(&outbox);
     let sending = Sending::over(outbox, amqp, &url).await;
     let (queue, dead) = (rabbit.queue().await, rabbit.queue().await);
@@ -81,7 +83,7 @@ async fn reply_waits_until_the_outbox_can_store_it() {
     let config = json!({ "url": "env:AMQP_URL", "routing_key": queue, "reply_queue": reply_queue });
     let definition = NotifyDef::new("order").handler("amqp").handler_config(config.to_string()).need_confirm(true);
     outbox.define_if_missing(definition).await.unwrap();
-    let sweeper = outbox.sweeper().channel(Amqp::new()).start().await.unwrap();
+    let sweeper = outbox.sweeper().channel(Amqp::new().allow_networks(&own_machine())).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     let id = add_notice(&mut tx, "order", 1).await.unwrap().id();
     tx.commit().await.unwrap();
@@ -92,13 +94,13 @@ async fn reply_waits_until_the_outbox_can_store_it() {
     let log = Log::start();
     let without_keys = Outbox::new(pool);
     allow_secrets(&without_keys, &["AMQP_URL"]);
-    let replies = Amqp::new().replies(&without_keys);
+    let replies = Amqp::new().allow_networks(&own_machine()).replies(&without_keys);
     eventually("the reply arrives", async || {
         log.warnings_with("cannot store a reply yet").iter().any(|line| line.contains(&reply_queue))
     })
     .await;
     drop(replies);
-    let replies = Amqp::new().replies(&without_keys);
+    let replies = Amqp::new().allow_networks(&own_machine()).replies(&without_keys);
     tokio::time::sleep(Duration::from_millis(100)).await;
     without_keys.use_token_keys(keys());
     eventually("the notice is acked", async || outbox.find(id).await.unwrap().unwrap().status == Status::Succeeded)
@@ -112,7 +114,8 @@ async fn message_that_must_be_acked_is_not_sent_without_token_keys() {
     let url = server_url("AMQP_URL");
     let rabbit = Rabbit::connect(&url).await;
     let queue = rabbit.queue().await;
-    let sending = Sending::without_token_keys(MemoryOutbox::new(), Amqp::new(), &url).await;
+    let sending =
+        Sending::without_token_keys(MemoryOutbox::new(), Amqp::new().allow_networks(&own_machine()), &url).await;
     sending.define_as(NotifyDef::new("order").need_confirm(true), json!({ "routing_key": queue })).await;
     let id = sending.add("order", json!(1)).await;
     let (_, text, _) = sending.fails(id).await;
@@ -138,7 +141,7 @@ mod on_postgres {
         let config = json!({ "url": "env:AMQP_URL", "routing_key": queue, "reply_queue": reply_queue });
         let definition = NotifyDef::new("order").handler("amqp").handler_config(config.to_string());
         db.outbox.define_if_missing(definition.need_confirm(true).max_confirm_delay("1h")).await.unwrap();
-        let amqp = Amqp::new();
+        let amqp = Amqp::new().allow_networks(&own_machine());
         let _replies = amqp.replies(&db.outbox);
         let sweeper = db.outbox.sweeper().channel(amqp).start().await.unwrap();
         let mut tx = db.outbox.begin().await.unwrap();

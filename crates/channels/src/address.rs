@@ -1,14 +1,18 @@
-//! Which addresses a webhook may connect to: public ones, and those of networks that the program allows.
+//! Which addresses a row may have a channel connect to: public ones, and those of networks that the program allows.
 //!
-//! [`Addresses`] decides about one address. [`Checked`] applies it to what a host name resolves to, so that the connection goes to an
-//! address that was checked. Which hosts a URL may name is left to [`super::fields`].
+//! [`AllowedNetworks`] decides about addresses, and about what a name resolves to. `lookup.rs` resolves names, so that each connection goes to
+//! an address that was checked. What the program itself configures (a mailer, the chats of alerts, a proxy) is not limited.
 
+use std::fmt::Display;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use url::Host;
+use solid_notify_core::ErrorClass;
+use solid_notify_sweeper::Failure;
+
+use crate::error::ChannelError;
 
 /// Networks of IPv4 that are not the public internet, after the registry of special-purpose addresses (RFC 6890) and its updates. The
 /// metadata services of clouds are in them, except for the last entry: the one of Azure has a public address.
@@ -58,9 +62,9 @@ const fn net6(a: u16, b: u16, c: u16, prefix: u8) -> Ipv6Net {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the address {address} is refused because it is {kind}: if the receiver is to be there, allow its network: in Rust by \
-     `Webhook::builder().allow_network(…)`, in `solid-notify serve` by allow_networks, in `solid-notify run` by --allow-network"
+     `allow_networks(…)` of the channel, in `solid-notify serve` by allow_networks, in `solid-notify run` by --allow-network"
 )]
-pub(super) struct RefusedAddress {
+pub(crate) struct RefusedAddress {
     address: IpAddr,
     kind: &'static str,
 }
@@ -70,38 +74,96 @@ pub(super) struct RefusedAddress {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the name of the host has no address that may be reached: no name server knows it, or its network is not allowed (in Rust by \
-     `Webhook::builder().allow_network(…)`, in `solid-notify serve` by allow_networks, in `solid-notify run` by --allow-network)"
+     `allow_networks(…)` of the channel, in `solid-notify serve` by allow_networks, in `solid-notify run` by --allow-network)"
 )]
-pub(super) struct NoAddress;
+pub(crate) struct NoAddress;
 
-/// Decides about addresses.
-#[derive(Debug, Default)]
-pub(super) struct Addresses {
-    allowed: Vec<IpNet>,
+impl From<NoAddress> for io::Error {
+    fn from(error: NoAddress) -> Self {
+        // The kind decides the class of the failure.
+        Self::new(io::ErrorKind::HostUnreachable, error)
+    }
 }
 
-impl Addresses {
-    pub(super) fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed }
+/// The networks that are not public and that rows may have channels connect to all the same: the same ones for all channels of a program.
+///
+/// They are no part of a definition, because a person who may edit rows must not reach the internal services of the sender. Servers that the
+/// program itself gives to a channel need not be in them.
+///
+/// ```
+/// # fn example(sweeper: solid_notify_sweeper::SweeperBuilder) -> Result<(), solid_notify_channels::ChannelError> {
+/// # #[cfg(all(feature = "plain-webhook", feature = "plain-chat"))] {
+/// use solid_notify_channels::{AllowedNetworks, ChannelExt, Chat, Webhook};
+///
+/// let networks = AllowedNetworks::new(["10.20.0.0/16", "fd00:1::/32"])?;
+/// let webhook = Webhook::builder().allow_networks(&networks).build()?;
+/// let sweeper = sweeper.channel(webhook).channel(Chat::new().allow_networks(&networks));
+/// # }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowedNetworks(Arc<[IpNet]>);
+
+impl AllowedNetworks {
+    /// Allows networks such as `10.0.0.0/8` and `fd00::/8`, or single addresses such as `127.0.0.1`.
+    ///
+    /// # Errors
+    /// A text that is neither.
+    pub fn new<I>(networks: I) -> Result<Self, ChannelError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        networks.into_iter().map(|text| network(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
     /// Checks one address. A form of IPv6 that leads to an address of IPv4 is judged by that one.
-    pub(super) fn check(&self, address: IpAddr) -> Result<(), RefusedAddress> {
+    pub(crate) fn check(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         let target = target(address);
-        if self.allowed.iter().any(|network| network.contains(&target) || network.contains(&address)) {
+        if self.0.iter().any(|network| network.contains(&target) || network.contains(&address)) {
             return Ok(());
         }
         refusal(target).map_or(Ok(()), |kind| Err(RefusedAddress { address, kind }))
     }
 
-    /// Checks the host of a URL, if it is an address. The connector takes an address without asking the resolver.
-    pub(super) fn check_host(&self, host: Option<Host<&str>>) -> Result<(), RefusedAddress> {
-        match host {
-            Some(Host::Ipv4(address)) => self.check(address.into()),
-            Some(Host::Ipv6(address)) => self.check(address.into()),
-            Some(Host::Domain(_)) | None => Ok(()),
-        }
+    /// Checks the host of a URL, if it is an address. A name is checked when it is resolved.
+    pub(crate) fn check_host(&self, host: &str) -> Result<(), RefusedAddress> {
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        address.parse().map_or(Ok(()), |address| self.check(address))
     }
+
+    /// The same for an attempt.
+    pub(crate) fn admit(&self, host: &str) -> Result<(), Failure> {
+        self.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))
+    }
+
+    /// Returns those addresses of a name that may be connected to, of what a lookup has found.
+    pub(crate) fn of_name<E: Display>(
+        &self,
+        host: &str,
+        found: Result<impl Iterator<Item = SocketAddr>, E>,
+    ) -> Result<Vec<SocketAddr>, NoAddress> {
+        let is_allowed = |found: &SocketAddr| match self.check(found.ip()) {
+            Ok(()) => true,
+            Err(refused) => {
+                tracing::debug!(host, %refused, "an address of a receiver is not used");
+                false
+            }
+        };
+        let allowed: Vec<SocketAddr> = match found {
+            Ok(found) => found.filter(is_allowed).collect(),
+            Err(error) => {
+                tracing::debug!(host, %error, "the name of a receiver is not found");
+                Vec::new()
+            }
+        };
+        if allowed.is_empty() { Err(NoAddress) } else { Ok(allowed) }
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, ChannelError> {
+    let network = text.parse::<IpNet>().or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error));
+    network.map_err(|error| ChannelError::setup_failed(format!("`{text}` is no network such as `10.0.0.0/8`"), error))
 }
 
 /// Returns the address at which packets to this one arrive.
@@ -130,43 +192,12 @@ fn refusal(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// A resolver that returns only addresses that may be connected to. The client connects to what it returns and does not ask again.
-pub(super) struct Checked {
-    pub(super) resolver: Arc<dyn Resolve>,
-    pub(super) addresses: Arc<Addresses>,
-}
-
-impl Resolve for Checked {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (host, addresses) = (name.as_str().to_owned(), Arc::clone(&self.addresses));
-        let resolving = self.resolver.resolve(name);
-        Box::pin(async move {
-            let allowed: Vec<SocketAddr> = match resolving.await {
-                Ok(found) => found
-                    .filter(|found| match addresses.check(found.ip()) {
-                        Ok(()) => true,
-                        Err(refused) => {
-                            tracing::debug!(host, %refused, "an address of a receiver is not used");
-                            false
-                        }
-                    })
-                    .collect(),
-                Err(error) => {
-                    tracing::debug!(host, %error, "the name of a receiver is not found");
-                    Vec::new()
-                }
-            };
-            if allowed.is_empty() { Err(NoAddress.into()) } else { Ok(Box::new(allowed.into_iter()) as Addrs) }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(allowed: &[&str], address: &str) -> Result<(), RefusedAddress> {
-        Addresses::new(allowed.iter().map(|network| network.parse().unwrap()).collect()).check(address.parse().unwrap())
+        AllowedNetworks::new(allowed).unwrap().check(address.parse().unwrap())
     }
 
     #[test]
