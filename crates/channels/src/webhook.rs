@@ -110,6 +110,10 @@ impl Webhook {
         let host = request.url.host_str().unwrap_or_default();
         secrets.check_host(host, &config.sent_secrets())?;
         self.network.networks.admit(host)?;
+        if !config.has_one_receiver() {
+            let port = request.url.port_or_known_default().unwrap_or_default();
+            notice.is_for_one_of_many(&format!("{host}:{port}"))?;
+        }
         let client = match (&prepared.tls, &config.tls) {
             (Some(kept), Some(files)) => &kept.get(&self.network, files, &secrets)?,
             _ => &self.client,

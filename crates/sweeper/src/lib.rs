@@ -10,6 +10,7 @@
 mod alerts;
 mod background;
 mod builder;
+mod circuits;
 mod claiming;
 mod definitions;
 mod handlers;

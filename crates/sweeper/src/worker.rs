@@ -10,6 +10,7 @@ use solid_notify_core::{AnyOutbox, Stores, metrics};
 use crate::alerts::{Alarms, complete_alerts};
 use crate::background::health::Health;
 use crate::background::{bulk, housekeeping};
+use crate::circuits::Circuits;
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
@@ -38,6 +39,8 @@ pub(crate) struct Worker {
     pub(crate) alarms: Alarms,
     /// Notices that wait because this node cannot decrypt them, or their target's filter cannot be judged.
     pub(crate) waiting: Waiting,
+    /// The circuits of receivers that are one of many.
+    pub(crate) circuits: Arc<Circuits>,
 }
 
 impl Worker {
@@ -62,6 +65,7 @@ impl Worker {
             health: Health::new(settings.outage_grace, signals.moment()),
             alarms: Alarms::new(Arc::clone(&known), &id),
             waiting: Waiting::default(),
+            circuits: Arc::default(),
             id,
             signals,
             known,

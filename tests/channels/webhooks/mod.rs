@@ -3,6 +3,7 @@
 mod addresses;
 mod auth;
 pub mod certificates;
+mod circuits;
 mod hostile;
 mod requests;
 mod results;

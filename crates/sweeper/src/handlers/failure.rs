@@ -89,6 +89,11 @@ impl Failure {
         Self::new(AfterFailure::HandBack(delay), "handed back")
     }
 
+    /// The same while the circuit of the receiver is open.
+    pub(super) fn circuit_open(left: Duration) -> Self {
+        Self::new(AfterFailure::HandBack(left), "the circuit of its receiver is open")
+    }
+
     /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.
     pub fn skip(reason: impl Into<String>) -> Self {
         Self::new(AfterFailure::Skip, reason.into())

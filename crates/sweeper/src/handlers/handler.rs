@@ -20,6 +20,7 @@ use solid_notify_core::{AnyOutbox, NotifyDef, Policy};
 
 pub(crate) use super::failure::AfterFailure;
 pub use super::failure::{Failure, HandlerResult};
+use crate::circuits::AttemptCircuit;
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
 /// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
@@ -128,14 +129,15 @@ pub(crate) struct Facts {
     /// Within which time the handler requires an ack.
     require_ack: Mutex<Option<Duration>>,
     response: Mutex<Option<Response>>,
+    pub(super) circuit: AttemptCircuit,
 }
 
 impl Facts {
-    /// `policy`: that of `row`. `encrypted`: the parameter was stored encrypted.
+    /// `policy`, `circuit`: those of `row`. `encrypted`: the parameter was stored encrypted.
     pub(crate) fn new(
         claimed: ClaimedNotice,
         row: Arc<NotifyDef>,
-        policy: &Policy,
+        (policy, circuit): (&Policy, AttemptCircuit),
         outbox: AnyOutbox,
         encrypted: bool,
     ) -> Arc<Self> {
@@ -157,6 +159,7 @@ impl Facts {
             ack_within,
             require_ack,
             response,
+            circuit,
         })
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod classify;
 pub(crate) mod erased;
 mod failure;
 pub(crate) mod handler;
+mod receiver;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use solid_notify_core::ErrorClass;
 use solid_notify_core::cipher::CipherError;
 use solid_notify_core::definition::{FOREVER, Mask};
 use solid_notify_core::error::BoxError;
+use solid_notify_core::limit::TargetSign;
 use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, Response, clean_text};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,6 +22,7 @@ use super::pause::pause;
 use super::span;
 use super::targets::pass_on;
 use super::waiting::WAIT;
+use crate::circuits::AttemptCircuit;
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts, Failure};
@@ -106,7 +108,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         return Outcome::new(claimed, ready, event);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, Arc::clone(&definition.row), &ready.policy, worker.outbox.clone(), encrypted);
+    let circuit = AttemptCircuit::new(&worker.circuits, &ready.policy);
+    let row = Arc::clone(&definition.row);
+    let facts = Facts::new(claimed, row, (&ready.policy, circuit), worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = match facts.encrypted {
@@ -125,6 +129,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     claimed.description = claimed.description.map(|text| ready.without_masked(facts.param(), text));
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
+    outcome.is_one_of_many = facts.count_for_receiver(TargetSign::of(&outcome.event), outcome.duration);
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
     if !matches!(outcome.event, Event::HandedBack(_)) {
         outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
@@ -219,7 +224,10 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
             Called::well(Event::Skipped(kept(ready, facts, &skip, skip.error().to_string())))
         }
-        Ok(Ok(Err(Failure { next: AfterFailure::HandBack(delay), .. }))) => Called::well(Event::HandedBack(delay)),
+        Ok(Ok(Err(failure @ Failure { next: AfterFailure::HandBack(delay), .. }))) => {
+            tracing::debug!(reason = %failure.error(), ?delay, "the attempt is handed back");
+            Called::well(Event::HandedBack(delay))
+        }
         Ok(Ok(Err(failure))) => {
             let class = worker.known.registered.classifier.class_of(&**failure.error());
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));

@@ -45,7 +45,11 @@ pub(super) fn alarm_of(
 /// Returns what the circuit breaker of the definition counts of an outcome.
 pub(super) fn breaker_input(alarms: &Alarms, policy: &Policy, outcome: &Outcome) -> Option<Box<BreakerInput>> {
     let breaker = policy.quota?.breaker?;
-    let sign = TargetSign::of(&outcome.event);
+    let sign = match TargetSign::of(&outcome.event) {
+        // It says nothing of the other receivers. A success still closes a circuit that an earlier row has opened.
+        TargetSign::Unwell if outcome.is_one_of_many => TargetSign::None,
+        sign => sign,
+    };
     let tells = sign == TargetSign::Unwell && policy.alert_trigger != AlertTrigger::Never;
     let alarm = tells.then(|| {
         let (class, message) = outcome.trouble.as_ref()?;

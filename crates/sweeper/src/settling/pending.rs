@@ -41,6 +41,8 @@ pub(crate) struct Outcome {
     pub(crate) response: Option<Response>,
     /// True if this is an overdue notice that this node judges without having claimed it.
     pub(crate) overdue: bool,
+    /// True if its receiver is one of many, for which the circuit in the memory of this node has counted it.
+    pub(crate) is_one_of_many: bool,
     /// The permit for a crash-looping notice, released when the outcome is stored.
     pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
     /// The targets to which it is passed on.
@@ -51,7 +53,7 @@ impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         let (duration, waited) = (Duration::ZERO, Duration::ZERO);
         let (trouble, error_type, response, crash_loop_permit) = (None, None, None, None);
-        let (overdue, pass_to) = (false, Vec::new());
+        let (overdue, is_one_of_many, pass_to) = (false, false, Vec::new());
         Self {
             claimed,
             ready,
@@ -62,6 +64,7 @@ impl Outcome {
             error_type,
             response,
             overdue,
+            is_one_of_many,
             crash_loop_permit,
             pass_to,
         }
