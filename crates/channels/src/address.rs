@@ -132,9 +132,9 @@ impl AllowedNetworks {
         address.parse().map_or(Ok(()), |address| self.check(address))
     }
 
-    /// The same for an attempt.
+    /// The same for an attempt whose URL has no value of the parameter in it.
     pub(crate) fn admit(&self, host: &str) -> Result<(), Failure> {
-        self.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))
+        self.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid).free_of_values())
     }
 
     /// Returns those addresses of a name that may be connected to, of what a lookup has found.

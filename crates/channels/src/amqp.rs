@@ -18,7 +18,7 @@ pub use self::config::AmqpConfig;
 use self::config::Prepared;
 pub use self::replies::Replies;
 use crate::address::AllowedNetworks;
-use crate::brokers::{Clients, Suspects};
+use crate::brokers::{Clients, Suspects, Unconnected};
 use crate::channel::{AnyNotice, Channel};
 use crate::secrets::Secrets;
 
@@ -98,9 +98,12 @@ impl Channel for Amqp {
         secrets.check_all(broker.host())?;
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {
-            return broker.alone(async |link| send::publish(&link, message, notice).await?).await?;
+            return broker
+                .alone(async |link| send::publish(&link, message, notice).await?)
+                .await
+                .map_err(Unconnected::failure)?;
         }
-        let link = broker.link().await?;
+        let link = broker.link().await.map_err(Unconnected::failure)?;
         match send::publish(&link, message, notice).await {
             Ok(result) => result,
             Err(error) if link.lost_by_a_message(&error) => self.suspects.hand_back(key),

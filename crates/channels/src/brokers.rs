@@ -218,6 +218,13 @@ impl<E> fmt::Display for Unconnected<E> {
     }
 }
 
+impl<E: Error + Send + Sync + 'static> Unconnected<E> {
+    /// Returns the failure of an attempt. Nothing of the notice has been sent, so no text has a value of it.
+    pub(crate) fn failure(self) -> Failure {
+        Failure::retry(self).free_of_values()
+    }
+}
+
 impl<E: Error + 'static> Error for Unconnected<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {

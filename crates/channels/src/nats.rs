@@ -12,7 +12,7 @@ pub use self::config::NatsConfig;
 use self::send::Published;
 use self::server::Server;
 use crate::address::AllowedNetworks;
-use crate::brokers::{Clients, Current, Suspects};
+use crate::brokers::{Clients, Current, Suspects, Unconnected};
 use crate::channel::{AnyNotice, Channel};
 use crate::secrets::Secrets;
 
@@ -72,9 +72,13 @@ impl Channel for Nats {
         }
         let key = notice.idempotency_key();
         if self.suspects.take(&key) {
-            return server.alone(async |link| send::publish(&link, message, notice).await.alone()).await?;
+            return server
+                .alone(async |link| send::publish(&link, message, notice).await.alone())
+                .await
+                .map_err(Unconnected::failure)?;
         }
-        match send::publish(&server.link().await?, message, notice).await {
+        let link = server.link().await.map_err(Unconnected::failure)?;
+        match send::publish(&link, message, notice).await {
             Published::Ended(result) => result,
             Published::Refused => self.suspects.hand_back(key),
         }

@@ -68,7 +68,7 @@ impl RedisStreams {
                 Unconnected::Refused(error) => send::class(error),
                 Unconnected::Late(_) => ErrorClass::Timeout,
             };
-            Failure::retry(error).class(class)
+            error.failure().class(class)
         })
     }
 }

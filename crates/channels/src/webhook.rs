@@ -96,7 +96,7 @@ impl Channel for Webhook {
             Ok(result) => result,
             Err(_) => {
                 let problem = format!("no complete response within the `timeout` of `handler_config`, {timeout:?}");
-                Err(Failure::retry(problem).class(ErrorClass::Timeout))
+                Err(Failure::retry(problem).class(ErrorClass::Timeout).free_of_values())
             }
         }
     }
@@ -109,7 +109,8 @@ impl Webhook {
         let request = Request::new(prepared, notice, &secrets)?;
         let host = request.url.host_str().unwrap_or_default();
         secrets.check_host(host, &config.sent_secrets())?;
-        self.network.networks.admit(host)?;
+        let networks = &self.network.networks;
+        networks.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
         if !config.has_one_receiver() {
             let port = request.url.port_or_known_default().unwrap_or_default();
             notice.is_for_one_of_many(&format!("{host}:{port}"))?;
@@ -135,7 +136,7 @@ impl Webhook {
         notice.set_response(Response::new(status));
         let limit = config.max_response_bytes;
         let body = receive::body(&mut response, limit).await;
-        let body = body.map_err(|error| receive::unanswered("the receiver", error))?;
+        let body = body.map_err(|error| prepared.unanswered(error))?;
         let mut hidden = request.secrets;
         hidden.extend(authorization.into_iter().flat_map(|used| used.secrets));
         notice.set_response(receive::kept(status, &body, limit, &hidden));
@@ -170,6 +171,6 @@ impl Webhook {
         if !request.body.is_empty() {
             sent = sent.body(request.body.as_bytes().to_owned());
         }
-        sent.send().await.map_err(|error| receive::unanswered("the receiver", error))
+        sent.send().await.map_err(|error| prepared.unanswered(error))
     }
 }

@@ -1,9 +1,11 @@
 //! What the responses of a receiver mean: statuses, waits, and what is kept of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use solid_notify::Status;
+use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::{NotifyDef, Status};
 use solid_notify_conformance::Backend;
 
 use crate::webhooks::sender::{Sender, failure, response, secret};
@@ -64,6 +66,26 @@ async fn status_410_of_one_of_many_receivers_ends_its_notice_alone() {
         let row = sender.backend.outbox().operator("alice").definition(name).await.unwrap();
         assert_eq!(row.enabled, !is_paused, "{name}");
     }
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn text_without_a_value_is_kept_where_the_parameter_is_encrypted() {
+    let (sender, receiver) = (Sender::local().await, Receiver::answering(422).await);
+    let keys = ParamKeys::new("key", ParamKey::new(&[7; 32]).unwrap()).unwrap();
+    sender.backend.outbox().use_param_cipher(Arc::new(keys));
+    let encrypted = |name| NotifyDef::new(name).timeout("1d").encrypt_param(true);
+    sender.define_as(encrypted("status"), &json!({ "url": receiver.url("/") })).await;
+    // Port 1 is below the ports of other programs, and has no server.
+    sender.define_as(encrypted("constant"), &json!({ "url": "http://127.0.0.1:1/" })).await;
+    let template = json!({ "url": "http://{{ param }}:1/", "allow_hosts": ["127.0.0.1"] });
+    sender.define_as(encrypted("template"), &template).await;
+    let param = json!("127.0.0.1");
+    assert_eq!(failure(&sender.attempt("status", &param).await), ("invalid", "HTTP status 422"));
+    let constant = sender.attempt("constant", &param).await;
+    assert!(failure(&constant).1.starts_with("the receiver did not answer"), "{constant:?}");
+    let template = sender.attempt("template", &param).await;
+    assert_eq!(failure(&template), ("network", "its text is not kept, because the parameter is encrypted"));
     sender.close().await;
 }
 

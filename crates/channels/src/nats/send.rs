@@ -115,7 +115,7 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
                 return Published::Refused;
             }
             let error = "the connection was lost before the stream acknowledged the message";
-            return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network)));
+            return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network).free_of_values()));
         }
     };
     Published::Ended(result(acknowledged, notice))

@@ -182,12 +182,13 @@ impl OAuth2 {
     }
 
     async fn fetch(&self, tokens: &Tokens<'_>) -> Result<Token, Failure> {
-        let failed = |problem: &str| Failure::retry(format!("the token endpoint {problem}"));
+        let failed = |problem: &str| Failure::retry(format!("the token endpoint {problem}")).free_of_values();
         let response = self.request(tokens)?.send().await;
-        let mut response = response.map_err(|error| receive::unanswered("the token endpoint", error))?;
+        let mut response =
+            response.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         let status = response.status().as_u16();
         let body = receive::body(&mut response, LONGEST_RESPONSE).await;
-        let body = body.map_err(|error| receive::unanswered("the token endpoint", error))?;
+        let body = body.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         if status != 200 {
             // RFC 6749 gives all refusals of a client the status 400 or 401. The body may repeat what was sent, so it is not shown.
             let class = if status == 400 { ErrorClass::Auth } else { HttpStatus(status).class() };

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use reqwest::Url;
+use solid_notify_sweeper::Failure;
 
 use super::auth::TokenCache;
 use super::client::TlsClient;
 use super::config::WebhookConfig;
+use super::receive;
 
 /// A checked configuration, with what is shared with other definitions.
 pub struct Prepared {
@@ -15,4 +17,12 @@ pub struct Prepared {
     pub(super) url: Option<Url>,
     pub(super) tls: Option<Arc<TlsClient>>,
     pub(super) token: Option<Arc<TokenCache>>,
+}
+
+impl Prepared {
+    /// Returns the failure of an attempt without a response. The client's text may have the host, which a template may have made.
+    pub(super) fn unanswered(&self, error: reqwest::Error) -> Failure {
+        let failure = receive::unanswered("the receiver", error);
+        if self.url.is_some() { failure.free_of_values() } else { failure }
+    }
 }

@@ -98,18 +98,21 @@ fn spellings(secrets: &[SecretString]) -> Vec<String> {
 /// Returns the result of an attempt with this status.
 /// `has_one_receiver`: all notices of the definition go to it.
 pub(super) fn judged(status: u16, headers: &HeaderMap, is_success: bool, has_one_receiver: bool) -> HandlerResult {
+    if is_success {
+        return Ok(());
+    }
     let error = HttpStatus(status);
-    match status {
-        _ if is_success => Ok(()),
-        410 if has_one_receiver => Err(Failure::pause(error)),
+    let failure = match status {
+        410 if has_one_receiver => Failure::pause(error),
         // It says nothing of the others.
-        410 => Err(Failure::give_up(error)),
-        429 | 503 => Err(match retry_after(headers, SystemTime::now()) {
+        410 => Failure::give_up(error),
+        429 | 503 => match retry_after(headers, SystemTime::now()) {
             Some(delay) => Failure::retry_in(delay, error),
             None => Failure::retry(error),
-        }),
-        _ => Err(Failure::retry(error)),
-    }
+        },
+        _ => Failure::retry(error),
+    };
+    Err(failure.free_of_values())
 }
 
 /// Returns how long the receiver wants to be left alone: seconds, or a date. A time that is over says nothing.
