@@ -7,10 +7,10 @@ use solid_notify::channels::{Mail, Mailer};
 use solid_notify::{NotifyDef, Status};
 use tempfile::TempDir;
 use test_support::proxy::{Proxy, Weather};
+use test_support::smtp::SmtpServer;
 
 use crate::configured::{Configured, NAME, SecretFile, own_machine, refusal, response};
 use crate::desk::{error, log};
-use crate::smtp::SmtpServer;
 
 /// A channel that sends through a server.
 fn mail(server: &SmtpServer) -> Mail {

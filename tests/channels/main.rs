@@ -17,5 +17,4 @@ mod recipients;
 mod secrets;
 mod send;
 mod setting_up;
-mod smtp;
 mod webhooks;

@@ -68,8 +68,9 @@ mod tests {
     /// The steps beside which no other runs.
     const ALONE: [&str; 4] = ["format", "dependencies", "build", "newcomers"];
 
-    /// The goal for the whole run: 12 minutes, and 16 with the suites that are named beside the table.
-    const GOAL: u64 = 12 * 60;
+    /// The goal for the whole run: 12 minutes, and 45 s for the neighbours, beside which another suite runs. It is 16 minutes with the suites that
+    /// are named beside the table.
+    const GOAL: u64 = 12 * 60 + 45;
 
     #[test]
     fn budgets_are_within_the_goal() -> Result<()> {

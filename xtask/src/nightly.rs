@@ -34,7 +34,7 @@ pub(crate) const CHECKS: &str = "checks";
 const MUTANT_PARTS: usize = 6;
 
 /// All parts, in the order in which they run.
-pub(crate) const PARTS: [Part; 13] = [
+pub(crate) const PARTS: [Part; 14] = [
     Part { name: CHECKS, run: checks },
     Part { name: "features", run: |_, steps| _ = steps.step("features", each_feature) },
     Part {
@@ -44,6 +44,7 @@ pub(crate) const PARTS: [Part; 13] = [
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
     Part { name: "schedules", run: |_, steps| _ = steps.step("schedules", schedules) },
     Part { name: "soak", run: |selection, steps| _ = steps.step("soak", || soak(selection)) },
+    Part { name: "neighbours", run: |selection, steps| _ = steps.step("neighbours", || neighbours(selection)) },
     Part { name: "client-counts", run: |_, steps| _ = steps.step("client counts", client_counts) },
     Part { name: "mutants-1", run: mutants_of_part::<0> },
     Part { name: "mutants-2", run: mutants_of_part::<1> },
@@ -154,6 +155,15 @@ fn soak(selection: &Selection) -> Result<StepResult> {
     faults.env("NOTIFY_SOAK", time);
     provided.describe_to(&mut faults);
     step::command(&mut faults)
+}
+
+/// Runs every bad neighbour on every database, in pairs of runs without and with it. One database at a time, because the times are compared.
+fn neighbours(selection: &Selection) -> Result<StepResult> {
+    let provided = provide(selection)?;
+    let mut pairs = cargo(&["test", "--package", "solid-notify-tests-neighbours", "--", "--test-threads", "1"]);
+    pairs.env("NOTIFY_NEIGHBOURS", "night");
+    provided.describe_to(&mut pairs);
+    step::command(&mut pairs)
 }
 
 /// Counts what a notice costs the client.

@@ -19,10 +19,11 @@ pub(crate) struct Suite {
 const TOOLS: &[&str] = &["bench", "xtask", "tests/servers", "Cargo.lock"];
 
 /// All suites, in the order in which they begin: two run at a time, so the longest are first.
-pub(crate) const SUITES: [Suite; 14] = [
+pub(crate) const SUITES: [Suite; 15] = [
     suite("processes", &["--test", "processes"]),
     suite("stores", &["--test", "stores"]),
     suite("sending", &["--test", "sending"]),
+    suite("neighbours", &["--test", "neighbours"]),
     suite("conformance", &["--test", "conformance"]),
     suite("schedules", &["--test", "schedules"]),
     Suite {

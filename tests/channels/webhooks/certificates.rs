@@ -10,14 +10,13 @@ use hyper_util::server::conn::auto;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
 };
+use test_support::raw::Raw;
 use test_support::sending::Calls;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
-
-use crate::webhooks::server::Raw;
 
 /// An authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);

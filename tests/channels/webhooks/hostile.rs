@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::{NoticeRecord, Status};
+use test_support::raw::{Raw, read_request, write_for_ever};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::webhooks::sender::{Sender, failure, response};
-use crate::webhooks::server::{Raw, read_request};
 
 /// What a hostile receiver may take of this process at most, in bytes: far less than what it sends.
 const BOUND: u64 = 64 * 1024 * 1024;
@@ -59,11 +59,6 @@ async fn answered(bytes: &'static [u8]) -> NoticeRecord {
         let _ = stream.write_all(bytes).await;
     })
     .await
-}
-
-/// Writes this again and again, for as long as the other side reads.
-async fn write_for_ever(stream: &mut TcpStream, bytes: &[u8]) {
-    while stream.write_all(bytes).await.is_ok() {}
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Receivers: one that records requests and answers as the test says, and one whose connections the test writes by hand.
+//! A receiver that records requests and answers as the test says. `Raw` of the support package has connections that the test writes by hand.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,8 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use test_support::sending::Calls;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// A request as it came.
@@ -105,57 +104,4 @@ async fn receive(
         response.headers_mut().insert(name, value.parse().unwrap());
     }
     response
-}
-
-/// A receiver whose connections a function serves. It ends when dropped.
-pub struct Raw {
-    pub address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Raw {
-    /// Accepts connections and serves each by `serve`.
-    pub async fn serving<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream));
-            }
-        });
-        Self { address, task }
-    }
-
-    /// The URL there.
-    pub fn url(&self) -> String {
-        format!("http://{}/hook", self.address)
-    }
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Reads a request with a short body to its end, so that closing the connection afterwards is no reset.
-pub async fn read_request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
-    let (mut read, mut chunk) = (Vec::new(), [0; 4096]);
-    loop {
-        let text = String::from_utf8_lossy(&read).to_ascii_lowercase();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            if body.len() >= length.map_or(0, |length| length.trim().parse().unwrap()) {
-                return;
-            }
-        }
-        match stream.read(&mut chunk).await {
-            Ok(0) | Err(_) => return,
-            Ok(count) => read.extend_from_slice(&chunk[..count]),
-        }
-    }
 }

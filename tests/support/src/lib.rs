@@ -12,11 +12,13 @@ pub mod journal;
 pub mod log;
 pub mod memory;
 pub mod proxy;
+pub mod raw;
 pub mod redis;
 pub mod redis_load;
 pub mod running;
 pub mod sending;
 pub mod shell;
+pub mod smtp;
 
 use std::time::Duration;
 
