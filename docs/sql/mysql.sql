@@ -960,6 +960,99 @@ FROM
 WHERE true
 ORDER BY b.place;
 
+-- pass_on_keyed
+INSERT
+  IGNORE INTO notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    tag,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.tag,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place;
+
+-- keyed
+SELECT m.id
+FROM notify_msg m
+WHERE m.id IN ($2) AND m.dedupe_key IS NOT NULL;
+
+-- lock_to_pass_on
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5
+FOR UPDATE SKIP LOCKED;
+
+-- targets_now
+SELECT d.id
+FROM notify_def d
+WHERE d.target_of = $2 AND d.delete_time IS NULL
+ORDER BY d.id;
+
+-- passing
+SELECT p.targets, p.done
+FROM notify_passing p
+WHERE p.notice_id = $2;
+
+-- begin_passing
+INSERT INTO notify_passing (notice_id, targets, done)
+VALUES ($2, $3, 0);
+
+-- note_passing
+UPDATE notify_passing SET
+  done = $3
+WHERE notice_id = $2;
+
+-- old_passing
+SELECT p.notice_id
+FROM notify_passing p
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = p.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = p.notice_id) = 0
+LIMIT $2;
+
+-- forget_passing
+DELETE FROM notify_passing
+WHERE notice_id IN ($2);
+
+-- probe_keys
+SELECT t.id
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target
+  AND t.unique_key = m.dedupe_key
+  /*M! LOCK IN SHARE MODE NOWAIT */
+  /*!80000 FOR SHARE OF t NOWAIT */;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 VALUES (IF (database () = $4, $1, NULL), $2);
@@ -1126,7 +1219,7 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- mark_seen
-INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)
 VALUES (
   IF (
     coalesce(
@@ -1137,12 +1230,14 @@ VALUES (
     NULL
   ),
   $3,
+  $4,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
 
 -- old_keys
 SELECT
   receiver,
+  sender,
   idempotency_key,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', first_seen) DIV 1000
 FROM notify_inbox FORCE INDEX (notify_inbox_first_seen)
@@ -1166,12 +1261,17 @@ FROM
       /*M! utf8mb4_nopad_bin */
       /*!80000 utf8mb4_0900_bin */
       PATH '$.receiver',
+      sender varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.sender',
       own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
       /*M! utf8mb4_nopad_bin */
       /*!80000 utf8mb4_0900_bin */
       PATH '$.own_key'
     )
   ) AS b STRAIGHT_JOIN notify_inbox m FORCE INDEX (PRIMARY) ON m.receiver = b.receiver
+  AND m.sender = b.sender
   AND m.idempotency_key = b.own_key
 WHERE
   m.first_seen <= TIMESTAMPADD(
@@ -1299,15 +1399,6 @@ WHERE def_id = $2 AND reason = $3;
 -- close_alert
 DELETE FROM notify_alert
 WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-);
 
 -- definitions
 SELECT
@@ -3744,7 +3835,7 @@ UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
--- add_act
+-- add_own
 INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
@@ -3753,6 +3844,37 @@ VALUES (
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
+
+-- write_authority
+INSERT INTO notify_authority (notice_id, def_id, who, act, detail)
+VALUES ($2, $3, $4, $5, $6);
+
+-- read_authority
+SELECT a.who, a.act, a.detail
+FROM notify_authority a
+WHERE a.notice_id = $2;
+
+-- use_authority
+UPDATE notify_authority SET
+  fence = $4
+WHERE notice_id = $2 AND def_id = $3 AND fence < $4;
+
+-- is_ended
+SELECT count(*)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- old_authorities
+SELECT a.notice_id
+FROM notify_authority a
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = a.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = a.notice_id) = 0
+LIMIT $2;
+
+-- forget_authorities
+DELETE FROM notify_authority
+WHERE notice_id IN ($2);
 
 -- note_progress
 UPDATE notify_msg SET

@@ -1157,6 +1157,87 @@ ORDER BY b.place
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 
+-- pass_on_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    tag,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.tag,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m
+WHERE (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
+-- keyed
+SELECT m.id
+FROM notify_msg m
+WHERE m.id = ANY ($2::text::bigint[]) AND m.dedupe_key IS NOT NULL;
+
+-- lock_to_pass_on
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5
+FOR UPDATE SKIP LOCKED;
+
+-- targets_now
+SELECT d.id
+FROM notify_def d
+WHERE d.target_of = $2 AND d.delete_time IS NULL
+ORDER BY d.id;
+
+-- passing
+SELECT p.targets, p.done
+FROM notify_passing p
+WHERE p.notice_id = $2;
+
+-- begin_passing
+INSERT INTO notify_passing (notice_id, targets, done)
+VALUES ($2, $3, 0);
+
+-- note_passing
+UPDATE notify_passing SET
+  done = $3
+WHERE notice_id = $2;
+
+-- old_passing
+SELECT p.notice_id
+FROM notify_passing p
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = p.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = p.notice_id) = 0
+LIMIT $2;
+
+-- forget_passing
+DELETE FROM notify_passing
+WHERE notice_id = ANY ($2::text::bigint[]);
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
@@ -1593,13 +1674,14 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- mark_seen
-INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)
 VALUES (
   $2,
   $3,
+  $4,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 )
-ON CONFLICT (receiver, idempotency_key) DO NOTHING;
+ON CONFLICT (receiver, sender, idempotency_key) DO NOTHING;
 
 -- purge_inbox
 DELETE FROM notify_inbox
@@ -1876,15 +1958,6 @@ WHERE def_id = $2 AND reason = $3;
 -- close_alert
 DELETE FROM notify_alert
 WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3::json,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-);
 
 -- definitions
 SELECT
@@ -4802,7 +4875,7 @@ UPDATE notify_msg SET
   param = $3::json
 WHERE id = $2;
 
--- add_act
+-- add_own
 INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
@@ -4812,6 +4885,37 @@ VALUES (
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 )
 RETURNING id;
+
+-- write_authority
+INSERT INTO notify_authority (notice_id, def_id, who, act, detail)
+VALUES ($2, $3, $4, $5, $6);
+
+-- read_authority
+SELECT a.who, a.act, a.detail
+FROM notify_authority a
+WHERE a.notice_id = $2;
+
+-- use_authority
+UPDATE notify_authority SET
+  fence = $4
+WHERE notice_id = $2 AND def_id = $3 AND fence < $4;
+
+-- is_ended
+SELECT count(*)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- old_authorities
+SELECT a.notice_id
+FROM notify_authority a
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = a.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = a.notice_id) = 0
+LIMIT $2;
+
+-- forget_authorities
+DELETE FROM notify_authority
+WHERE notice_id = ANY ($2::text::bigint[]);
 
 -- note_progress
 UPDATE notify_msg SET

@@ -1027,6 +1027,89 @@ ORDER BY b.place
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 
+-- pass_on_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    tag,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.tag,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+FROM (
+  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
+-- keyed
+SELECT m.id
+FROM notify_msg m
+WHERE m.id IN (SELECT value FROM json_each($2)) AND m.dedupe_key IS NOT NULL;
+
+-- lock_to_pass_on
+SELECT id
+FROM notify_msg
+WHERE id = $2 AND fence = $3 AND status + 0 = 5;
+
+-- targets_now
+SELECT d.id
+FROM notify_def d
+WHERE d.target_of = $2 AND d.delete_time IS NULL
+ORDER BY d.id;
+
+-- passing
+SELECT p.targets, p.done
+FROM notify_passing p
+WHERE p.notice_id = $2;
+
+-- begin_passing
+INSERT INTO notify_passing (notice_id, targets, done)
+VALUES ($2, $3, 0);
+
+-- note_passing
+UPDATE notify_passing SET
+  done = $3
+WHERE notice_id = $2;
+
+-- old_passing
+SELECT p.notice_id
+FROM notify_passing p
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = p.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = p.notice_id) = 0
+LIMIT $2;
+
+-- forget_passing
+DELETE FROM notify_passing
+WHERE notice_id IN (SELECT value FROM json_each($2));
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
@@ -1175,13 +1258,14 @@ UPDATE notify_msg_history SET
 WHERE id = $2;
 
 -- mark_seen
-INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)
 VALUES (
   $2,
   $3,
+  $4,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 )
-ON CONFLICT (receiver, idempotency_key) DO NOTHING;
+ON CONFLICT (receiver, sender, idempotency_key) DO NOTHING;
 
 -- purge_inbox
 DELETE FROM notify_inbox
@@ -1329,15 +1413,6 @@ WHERE def_id = $2 AND reason = $3;
 -- close_alert
 DELETE FROM notify_alert
 WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-);
 
 -- definitions
 SELECT
@@ -3609,7 +3684,7 @@ UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
--- add_act
+-- add_own
 INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (
   $2,
@@ -3619,6 +3694,37 @@ VALUES (
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 )
 RETURNING id;
+
+-- write_authority
+INSERT INTO notify_authority (notice_id, def_id, who, act, detail)
+VALUES ($2, $3, $4, $5, $6);
+
+-- read_authority
+SELECT a.who, a.act, a.detail
+FROM notify_authority a
+WHERE a.notice_id = $2;
+
+-- use_authority
+UPDATE notify_authority SET
+  fence = $4
+WHERE notice_id = $2 AND def_id = $3 AND fence < $4;
+
+-- is_ended
+SELECT count(*)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- old_authorities
+SELECT a.notice_id
+FROM notify_authority a
+WHERE
+  (SELECT count(*) FROM notify_msg m WHERE m.id = a.notice_id) = 0
+  AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = a.notice_id) = 0
+LIMIT $2;
+
+-- forget_authorities
+DELETE FROM notify_authority
+WHERE notice_id IN (SELECT value FROM json_each($2));
 
 -- note_progress
 UPDATE notify_msg SET
