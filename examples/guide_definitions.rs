@@ -14,7 +14,7 @@ use solid_notify::alert::AlertReason;
 // [end]
 // [verbs_imports]
 use solid_notify::Filter;
-use solid_notify::operate::{AuditFilter, BulkProgress, Position};
+use solid_notify::operate::{AuditFilter, BulkAct, BulkProgress, Position};
 // [end]
 // [versions_imports]
 use anyhow::bail;
@@ -133,7 +133,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     let of_outage = Filter::dead_letters().definition("sync_order").class("timeout");
     let act = alice.start_retry_all(&of_outage, "600/1m".parse()?).await?;
     println!("the bulk act {} has begun", act.id()); // in any process, `alice.bulk(id)` is its handle
-    if let Some(BulkProgress { status, act: Some(done), .. }) = act.progress().await? {
+    if let Some(BulkProgress { status, act: Some(BulkAct { done, .. }), .. }) = act.progress().await? {
         println!("{status:?}: {} notices are due again, after {} steps", done.changed, done.steps);
     }
     alice.cancel(act.id(), "the receiver is down again").await?; // stops it

@@ -18,7 +18,7 @@ use sqlx::Sqlite;
 /// Receives a delivery: `key` is the header `Idempotency-Key` of the request. Returns false where nothing was to be done.
 async fn receive(outbox: &Outbox<Sqlite>, key: &str, item: &str) -> Result<bool> {
     let mut tx = outbox.begin().await?; // or `pool.begin()`
-    if !Inbox::new("warehouse").first_time(&mut tx, key).await? {
+    if !Inbox::new("warehouse", "shop").first_time(&mut tx, key).await? {
         return Ok(false); // it was done before: answer the same as then
     }
     sqlx::query("UPDATE stock SET pieces = pieces - 1 WHERE item = $1").bind(item).execute(&mut *tx).await?;

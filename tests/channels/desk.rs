@@ -7,14 +7,12 @@ use std::time::Duration;
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::channels::AlertChannels;
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{
-    Alert, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper,
-};
+use solid_notify::{Alert, Handler, HandlerResult, Notice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
 use solid_notify_conformance::Backend;
 use solid_notify_core::alert::built_in;
 use test_support::log::Log;
 use test_support::memory::MemoryBackend;
-use test_support::sending::{Calls, eventually, reaches, record, update};
+use test_support::sending::{Calls, add_alert, eventually, reaches, record, update};
 
 /// The retry interval of the alerts' definition here.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -52,9 +50,9 @@ impl Desk {
         self.sweeper.idle().await;
     }
 
-    /// Adds an alert.
+    /// Adds an alert, as the library does.
     pub async fn add(&self, alert: &Alert) -> i64 {
-        self.backend.add_new(NewNotice::new(ALERT_DEFINITION, alert).unwrap()).await.id()
+        add_alert(self.backend.outbox(), alert).await
     }
 
     /// Adds an alert and waits until its first attempt has ended with this status.

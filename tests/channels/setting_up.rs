@@ -13,6 +13,8 @@ use solid_notify::channels::{ChannelExt, Chat, DingTalk, Mail, Mailer};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
 
+use test_support::sending::add_alert;
+
 use self::only_dead_letters::OnlyDeadLetters;
 use crate::receiver::Receiver;
 
@@ -232,12 +234,9 @@ async fn a_wrapper_lets_only_dead_letters_through() {
     tx.commit().await.unwrap();
     assert_eq!(sweeper.drain().await.failed, 1);
     assert_eq!(sweeper.advance(Duration::from_secs(1)).await.dead_letters, 1);
-    let mut tx = outbox.begin().await.unwrap();
     for reason in [AlertReason::Backlog, AlertReason::DeadLetters] {
-        let state = Alert::new(AlertKind::Raised, reason, "sync", "found by a check");
-        add_notice(&mut tx, ALERT_DEFINITION, state).await.unwrap();
+        add_alert(&outbox, &Alert::new(AlertKind::Raised, reason, "sync", "found by a check")).await;
     }
-    tx.commit().await.unwrap();
     sweeper.drain().await;
     let texts: Vec<String> = slack.posted.all().iter().map(|post| post.body["text"].to_string()).collect();
     assert!(texts.len() == 2 && texts[0].contains("finally failed") && texts[1].contains("many dead"), "{texts:?}");

@@ -94,6 +94,7 @@ fn cadence(ledger: &Ledger, wrong: &mut Vec<String>) {
             let Some((ended, fate)) = pair[0].ended else { continue };
             // A node that dies before its outcome is stored has crashed, which is sent again without an interval.
             let stored = !ledger.gone.contains(&pair[0].node);
+            let stored = stored && !ledger.ended_by_either.contains(id);
             if stored && fate.fails() && pair[1].began + crate::link::SOONER < ended + SHORTEST {
                 wrong.push(format!(
                     "G4: notice {id} was sent again at {:?}, after a failure at {ended:?}",
@@ -135,7 +136,7 @@ fn tries(ledger: &Ledger, wrong: &mut Vec<String>) {
             wrong.push(format!("G5: notice {id} has {crashes} crashes, and lost {lost} attempts with their processes"));
         }
         // Deliveries without an ack are failures, too, and an operator ends an attempt without its outcome.
-        if definition == ACKED || ledger.cancelled.contains(id) {
+        if definition == ACKED || ledger.cancelled.contains(id) || ledger.ended_by_either.contains(id) {
             continue;
         }
         if failures > failed {

@@ -98,7 +98,10 @@ async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<(), 
         Fate::GaveUp => Err(Failure::give_up("no use")),
         Fate::Skipped => Err(Failure::skip("as planned".to_owned())),
         Fate::Panicked => panic!("{PANIC}"),
-        Fate::Hangs => std::future::pending().await,
+        Fate::Hangs => {
+            world.ledger().note_end_by_either(number);
+            std::future::pending().await
+        }
     }
 }
 

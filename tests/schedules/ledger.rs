@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use solid_notify::{Alert, NoticeRecord, Status};
 
-use crate::plan::Plan;
+use crate::link::SOONER;
+use crate::plan::{GRACE, Plan, TIMEOUT};
 
 /// Times are of the schedule: since its start.
 pub type Time = Duration;
@@ -32,6 +33,8 @@ pub struct Ledger {
     /// Acks that the store took.
     pub answers: BTreeSet<i64>,
     pub cancelled: BTreeSet<i64>,
+    /// Notices of which an attempt met its time-out and the end of a shutdown's grace in the same moment: either may have ended it.
+    pub ended_by_either: BTreeSet<i64>,
     /// Alerts by the id of their notice, each as it was sent last.
     pub told: BTreeMap<i64, Alert>,
     /// The notices of each tick of the timetable, as their handler saw them, by the tick's second.
@@ -122,6 +125,7 @@ impl Ledger {
             outdone: 0,
             answers: BTreeSet::new(),
             cancelled: BTreeSet::new(),
+            ended_by_either: BTreeSet::new(),
             told: BTreeMap::new(),
             ticks: BTreeMap::new(),
             opened: 0,
@@ -131,6 +135,15 @@ impl Ledger {
             ended: BTreeMap::new(),
             alerts: BTreeMap::new(),
             story: String::new(),
+        }
+    }
+
+    /// Notes a run that hangs, if its time-out comes in the same moment as the end of a shutdown's grace.
+    pub fn note_end_by_either(&mut self, run: usize) {
+        let Run { id, node, began, .. } = self.runs[run];
+        let given_up = self.shut_down.get(&node).map(|began| *began + GRACE);
+        if given_up.is_some_and(|given_up| given_up.abs_diff(began + TIMEOUT) <= 2 * SOONER) {
+            self.ended_by_either.insert(id);
         }
     }
 

@@ -16,8 +16,9 @@ use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node as Beat, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores, Tick,
+    Advanced, AlertStep, AlertStore, Authority, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited,
+    Lease, Look, Node as Beat, PassOn, PassedOn, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled,
+    Stores, Tick,
 };
 
 use crate::watch::is_held;
@@ -162,6 +163,19 @@ impl SendStore for Link {
         .await
     }
 
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
+        self.pass("authority", false, move |store| async move { store.send.authority(id).await }).await
+    }
+
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError> {
+        let claimed = claimed.clone();
+        self.pass("use_authority", false, move |store| {
+            let claimed = claimed.clone();
+            async move { store.send.use_authority(&claimed).await }
+        })
+        .await
+    }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         let (batch, world) = (batch.to_vec(), Arc::clone(&self.world));
         self.pass("settle", true, move |store| {
@@ -183,6 +197,15 @@ impl SendStore for Link {
                 }
                 Ok(settled)
             }
+        })
+        .await
+    }
+
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        let part = part.clone();
+        self.pass("pass_on", true, move |store| {
+            let part = part.clone();
+            async move { store.send.pass_on(&part).await }
         })
         .await
     }

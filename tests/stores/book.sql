@@ -104,7 +104,7 @@ LIMIT 50;
 -- [end]
 
 -- [inbox]
-INSERT INTO notify_inbox (receiver, idempotency_key) VALUES ('warehouse', '17-1764000000000') ON CONFLICT DO NOTHING;
+INSERT INTO notify_inbox (receiver, sender, idempotency_key) VALUES ('warehouse', 'shop', '17-1764000000000') ON CONFLICT DO NOTHING;
 -- [end]
 
 -- [add_on_postgres]

@@ -33,7 +33,7 @@ const A_WHILE: Duration = Duration::from_millis(500);
 const SOON: Duration = PATIENCE;
 
 fn warehouse() -> Inbox {
-    Inbox::new("warehouse")
+    Inbox::new("warehouse", "shop")
 }
 
 async fn of_many_deliveries_at_the_same_moment_one_is_the_first<D: Database>() {

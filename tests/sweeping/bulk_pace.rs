@@ -24,8 +24,8 @@ async fn steps(count: u32, rate: &str) -> (u64, u64) {
         let progress = started.progress().await.unwrap().unwrap();
         if progress.status == Status::Succeeded {
             let act = progress.act.unwrap();
-            assert_eq!(act.changed, u64::from(count));
-            return (act.steps, seconds);
+            assert_eq!(act.done.changed, u64::from(count));
+            return (act.done.steps, seconds);
         }
         sweeper.advance(Duration::from_secs(1)).await;
         seconds += 1;

@@ -97,7 +97,8 @@ pub(crate) async fn wait(session: &Session, act: &BulkHandle, total: Option<Coun
     let ended = loop {
         let Some(progress) = act.progress().await? else { return Err(Failure::no_notice(act.id())) };
         if let Some(running) = &progress.act {
-            bar.show(running.changed + running.dedupe_key_taken + running.passed_over);
+            let done = &running.done;
+            bar.show(done.changed + done.dedupe_key_taken + done.passed_over);
         }
         if progress.status.is_final() {
             break progress;
@@ -148,11 +149,11 @@ pub(crate) fn text_of_progress(progress: &BulkProgress) -> String {
     let mut fields = Fields::default();
     fields.add("id", progress.id).add("status", word(progress.status)).add("end reason", &progress.end_reason);
     if let Some(act) = &progress.act {
-        let verb = format!("{:?}", act.verb).to_lowercase();
-        fields.add("verb", verb).add("filter", act.filter.to_string()).add("reason", &act.reason);
-        fields.add("by", &act.who).add("changed", act.changed);
-        fields.add("dedupe key taken", Some(act.dedupe_key_taken).filter(|count| *count > 0));
-        fields.add("passed over", Some(act.passed_over).filter(|count| *count > 0));
+        let (order, done) = (&act.order, &act.done);
+        fields.add("verb", order.verb.name()).add("filter", order.filter.to_string()).add("reason", &order.reason);
+        fields.add("by", &act.who).add("changed", done.changed);
+        fields.add("dedupe key taken", Some(done.dedupe_key_taken).filter(|count| *count > 0));
+        fields.add("passed over", Some(done.passed_over).filter(|count| *count > 0));
     }
     fields.text()
 }

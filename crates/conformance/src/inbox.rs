@@ -11,7 +11,7 @@ use super::Backend;
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn first_time(b: &dyn Backend, receiver: &str, key: &str) -> bool {
-    b.first_time(&Inbox::new(receiver), key, true).await.unwrap()
+    b.first_time(&Inbox::new(receiver, "shop"), key, true).await.unwrap()
 }
 
 pub async fn a_key_is_seen_for_the_first_time_once(b: &dyn Backend) {
@@ -27,7 +27,7 @@ pub async fn a_key_is_seen_for_the_first_time_once(b: &dyn Backend) {
 }
 
 pub async fn a_rolled_back_mark_leaves_the_key_free(b: &dyn Backend) {
-    let inbox = Inbox::new("warehouse");
+    let inbox = Inbox::new("warehouse", "shop");
     for _ in 0..2 {
         assert!(b.first_time(&inbox, "7", false).await.unwrap());
     }
@@ -36,23 +36,42 @@ pub async fn a_rolled_back_mark_leaves_the_key_free(b: &dyn Backend) {
     assert!(!b.first_time(&inbox, "7", true).await.unwrap(), "the mark is still there");
 }
 
-pub async fn receivers_share_no_keys(b: &dyn Backend) {
-    for (receiver, key) in [("ab", "c"), ("a", "bc"), ("A", "bc"), ("a", "b"), ("bc", "a")] {
-        assert!(first_time(b, receiver, key).await, "{receiver} {key}");
-        assert!(!first_time(b, receiver, key).await, "{receiver} {key}");
+pub async fn receivers_and_senders_share_no_keys(b: &dyn Backend) {
+    for (receiver, sender, key) in [
+        ("ab", "s", "c"),
+        ("a", "s", "bc"),
+        ("A", "s", "bc"),
+        ("a", "s", "b"),
+        ("bc", "s", "a"),
+        ("a", "sb", "c"),
+        ("as", "b", "c"),
+        ("a", "S", "bc"),
+    ] {
+        for first in [true, false] {
+            let seen = b.first_time(&Inbox::new(receiver, sender), key, true).await.unwrap();
+            assert_eq!(seen, first, "{receiver} {sender} {key}");
+        }
     }
 }
 
 pub async fn keys_that_some_store_cannot_keep_are_refused(b: &dyn Backend) {
     let longest = "😀".repeat(200);
-    assert!(first_time(b, &longest, &longest).await && !first_time(b, &longest, &longest).await);
-    for (receiver, key, what) in [
-        ("warehouse", "", "idempotency key: it has 0 characters"),
-        ("warehouse", "a\0b", "idempotency key: it has 3 characters; it may have 1 to 200, and no NUL character"),
-        ("warehouse", &"k".repeat(201), "idempotency key: it has 201 characters"),
-        ("", "7", "receiver of an inbox: it has 0 characters"),
+    for first in [true, false] {
+        assert_eq!(b.first_time(&Inbox::new(&longest, &longest), &longest, true).await.unwrap(), first);
+    }
+    for (receiver, sender, key, what) in [
+        ("warehouse", "shop", "", "idempotency key: it has 0 characters"),
+        (
+            "warehouse",
+            "shop",
+            "a\0b",
+            "idempotency key: it has 3 characters; it may have 1 to 200, and no NUL character",
+        ),
+        ("warehouse", "shop", &"k".repeat(201), "idempotency key: it has 201 characters"),
+        ("", "shop", "7", "receiver of an inbox: it has 0 characters"),
+        ("warehouse", "", "7", "sender of a delivery: it has 0 characters"),
     ] {
-        let error = b.first_time(&Inbox::new(receiver), key, true).await.unwrap_err();
+        let error = b.first_time(&Inbox::new(receiver, sender), key, true).await.unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }) && error.to_string().starts_with(what), "{error}");
     }
 }

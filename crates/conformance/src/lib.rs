@@ -181,6 +181,8 @@ macro_rules! suite {
                 notices_of_a_key_keep_their_order_for_each_target,
                 a_passed_on_notice_keeps_its_parent_when_it_has_ended,
                 many_notices_are_passed_on_at_once,
+                parts_of_passing_on_reach_each_target_once,
+                first_part_compares_the_targets_with_the_rows,
                 a_definition_is_purged_after_its_targets,
                 a_target_is_stored_with_the_id_of_its_definition,
                 a_list_of_definitions_has_targets;
@@ -199,7 +201,7 @@ macro_rules! suite {
                 of_many_who_ack_at_once_one_does;
             inbox: a_key_is_seen_for_the_first_time_once,
                 a_rolled_back_mark_leaves_the_key_free,
-                receivers_share_no_keys,
+                receivers_and_senders_share_no_keys,
                 keys_that_some_store_cannot_keep_are_refused,
                 old_keys_are_purged_in_steps_and_free_again;
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
@@ -255,7 +257,10 @@ macro_rules! suite {
                 progress_is_stored_only_under_the_last_claim,
                 progress_is_stored_only_while_the_notice_is_being_sent,
                 act_that_lost_its_claim_moves_no_cursor,
-                cancelled_act_stores_no_step_and_continues_at_its_cursor;
+                cancelled_act_stores_no_step_and_continues_at_its_cursor,
+                authority_is_kept_with_its_notice_and_purged_after_it,
+                authority_is_used_by_each_claim,
+                notice_that_the_library_did_not_add_has_no_authority;
             test_sends: a_test_is_a_marked_notice_with_its_entry_in_the_audit,
                 a_test_is_passed_on_to_targets_as_a_test,
                 a_test_of_what_sends_no_notices_of_the_application_is_refused,

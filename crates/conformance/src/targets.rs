@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use solid_notify_core::definition::Definitions;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Purge, Settle, Settled};
+use solid_notify_core::store::{PassOn, PassedOn, Purge, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Error, NewNotice, NotifyDef, Status, Updated};
 
-use super::{Backend, fail, outcome, succeed};
+use super::{Backend, LEASE, crash, fail, outcome, succeed};
 
 /// The ids of a definition and of its targets.
 struct Defs {
@@ -206,6 +206,67 @@ pub async fn many_notices_are_passed_on_at_once(b: &dyn Backend) {
     let settled = b.stores().send.settle(&batch).await.unwrap();
     assert!(settled.len() == 600 && settled.iter().all(|settled| *settled == Settled::Stored));
     assert_eq!(defs.counts(b).await, (600, 600));
+}
+
+impl Defs {
+    /// A part of passing a notice on to both targets, one in each part.
+    async fn part(&self, b: &dyn Backend, claimed: &ClaimedNotice) -> PassedOn {
+        let targets = vec![self.erp, self.mail];
+        let (id, def_id, fence) = (claimed.id, self.order, claimed.fence);
+        let part = PassOn { id, def_id, fence, known: targets.clone(), targets, most: 1 };
+        b.stores().send.pass_on(&part).await.unwrap()
+    }
+
+    fn done(&self, done: usize) -> PassedOn {
+        PassedOn::Part { targets: vec![self.erp, self.mail], done }
+    }
+}
+
+pub async fn parts_of_passing_on_reach_each_target_once(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    let id = b.add_new(order().ordering_key("key").unique_until_ended("own").tag("order:7")).await.id();
+    let first = b.claim_one(defs.order).await;
+    assert_eq!(defs.part(b, &first).await, defs.done(1));
+    let child = b.claim_one(defs.erp).await;
+    let record = b.record(child.id).await;
+    assert_eq!(
+        (record.parent_id, record.tag.as_deref(), child.param.as_str()),
+        (Some(id), Some("order:7"), r#"{"amount":7}"#)
+    );
+    // It ends without history, so nothing of it is left.
+    let gone = outcome(&child, Next::Finish { status: Status::Succeeded, reason: None, keep: false });
+    assert_eq!(b.settle_one(gone).await, Settled::Stored);
+    // The sender dies, and a target is created meanwhile: the next claim goes on with the list of the first part.
+    b.define(NotifyDef::target("order", "a")).await;
+    b.clock().advance(LEASE);
+    let expired = b.overdue(defs.order).await.remove(0);
+    b.settle_one(crash(&expired)).await;
+    let second = b.claim_slice(defs.order, Status::Failed, 1).await.remove(0);
+    assert_eq!(defs.part(b, &first).await, PassedOn::Busy, "its claim was lost");
+    let known = b.outbox().operator("alice").targets("order").await.unwrap().into_iter().map(|row| row.id);
+    let mut known: Vec<i64> = known.collect();
+    known.sort_unstable();
+    let part = PassOn { id, def_id: defs.order, fence: second.fence, targets: known.clone(), known, most: 10 };
+    for _ in 0..3 {
+        assert_eq!(b.stores().send.pass_on(&part).await.unwrap(), defs.done(2));
+    }
+    assert_eq!(defs.counts(b).await, (0, 1));
+    let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
+    assert_eq!(b.settle_one(outcome(&second, next)).await, Settled::Stored);
+    assert_eq!(b.stores().send.pass_on(&part).await.unwrap(), PassedOn::Busy, "it has ended");
+}
+
+pub async fn first_part_compares_the_targets_with_the_rows(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    b.add_new(order()).await;
+    let claimed = b.claim_one(defs.order).await;
+    let row = b.define(NotifyDef::target("order", "new")).await;
+    assert_eq!(defs.part(b, &claimed).await, PassedOn::Changed);
+    assert_eq!(defs.counts(b).await, (0, 0));
+    let row_of = b.outbox().definitions().await.unwrap().into_iter().find(|state| state.row.id == row).unwrap().row;
+    assert!(matches!(b.outbox().delete(&row_of).await.unwrap(), Updated::Stored(_)));
+    assert_eq!(defs.part(b, &claimed).await, defs.done(1), "a deleted target is none");
+    assert_eq!(defs.counts(b).await, (1, 0));
 }
 
 pub async fn a_definition_is_purged_after_its_targets(b: &dyn Backend) {

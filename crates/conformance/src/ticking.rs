@@ -20,7 +20,7 @@ async fn due(b: &dyn Backend) -> DueTimes {
 async fn tick(b: &dyn Backend, def_id: i64, params: &[&str]) -> Tick {
     let seen = due(b).await.ticks.get(&def_id).cloned().unwrap_or_default();
     let params = params.iter().map(|param| (*param).to_owned()).collect();
-    Tick { def_id, schedule: Some(HOURLY.to_owned()), seen, last: b.clock().now(), params }
+    Tick { def_id, schedule: Some(HOURLY.to_owned()), seen, last: b.clock().now(), params, authority: None }
 }
 
 async fn waiting(b: &dyn Backend, def_id: i64) -> usize {

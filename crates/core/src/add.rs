@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use crate::built_in::problem_of_built_in;
 use crate::cipher::{ParamCipher, is_encrypted};
 use crate::error::{Error, Result};
 use crate::notice::{LATEST_TIME, OwnLimits, duration_millis, millis_from_time, rfc3339};
@@ -84,8 +85,7 @@ impl NewNotice {
         let name = name.into_name();
         let param = param::to_json(&name, &param)?;
         let (description, trace_context, ordering_key, dedupe_key) = (None, None, None, None);
-        let (send, until_ended) = (SendTime::AtOnce, false);
-        let (own, skipped) = (OwnLimits::default(), None);
+        let (send, until_ended, own, skipped) = (SendTime::AtOnce, false, OwnLimits::default(), None);
         let param_limit = param::DEFAULT_PARAM_LIMIT;
         Ok(Self {
             name,
@@ -256,11 +256,11 @@ impl NewNotice {
             }
         }
         let keys = [("ordering key", &self.ordering_key), ("dedupe key", &self.dedupe_key), ("tag", &self.tag)];
-        let problem = keys.into_iter().find_map(|(part, key)| problem_of_key(part, key.as_deref()?));
-        if let Some(problem) = problem.or_else(|| problem_of_own_tag(self.tag.as_deref()?)) {
-            return Err(Error::InvalidNotice { name: self.name.clone(), problem: format!("its {problem}") });
-        }
-        if let Some(problem) = self.problem_of_limits() {
+        let of_keys = keys.into_iter().find_map(|(part, key)| problem_of_key(part, key.as_deref()?));
+        let of_keys = of_keys.or_else(|| problem_of_own_tag(self.tag.as_deref()?));
+        let problem = of_keys.map(|problem| format!("its {problem}"));
+        let problem = problem.or_else(|| problem_of_built_in(&self.name)).or_else(|| self.problem_of_limits());
+        if let Some(problem) = problem {
             return Err(Error::InvalidNotice { name: self.name.clone(), problem });
         }
         if self.encrypted_for.is_some() {

@@ -1,5 +1,5 @@
-//! [`Blocking`]: calls that may block a thread for long, such as the opening of a file on a dead network mount. Each definition has a few at
-//! a time, so that one whose calls hang leaves the threads to the others.
+//! [`Blocking`]: calls that may block a thread for long, such as the opening of a file on a dead network mount, or much computing. Each definition
+//! has a few at a time, so that one whose calls hang leaves the threads to the others.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,15 +9,29 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// How many such calls of a definition run at the same time. The runtime has 512 threads for all of them.
-const OF_A_DEFINITION: usize = 4;
+/// How many calls of a definition that wait for files and names run at the same time. The runtime has 512 threads for all of them.
+const WAITING: usize = 4;
+/// How many that compute: one, which leaves the other processors to other work.
+const COMPUTING: usize = 1;
 
-/// The blocking calls of a process.
-#[derive(Default)]
-pub struct Blocking(Mutex<HashMap<String, Weak<Semaphore>>>);
+/// The blocking calls of a process, of one kind.
+pub struct Blocking {
+    of_a_definition: usize,
+    places: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
 
 impl Blocking {
-    /// Runs `work` on a thread that may block, when fewer than four calls of this definition run. A caller that stops waiting leaves a call that has
+    /// Returns the calls that wait.
+    pub fn waiting() -> Self {
+        Self { of_a_definition: WAITING, places: Mutex::default() }
+    }
+
+    /// Returns the calls that compute.
+    pub fn computing() -> Self {
+        Self { of_a_definition: COMPUTING, places: Mutex::default() }
+    }
+
+    /// Runs `work` on a thread that may block, when there is a place for a call of this definition. A caller that stops waiting leaves a call that has
     /// begun, and its place, to its end.
     ///
     /// # Errors
@@ -36,12 +50,12 @@ impl Blocking {
     }
 
     fn places(&self, definition: &str) -> Arc<Semaphore> {
-        let mut places = self.0.lock();
+        let mut places = self.places.lock();
         if let Some(known) = places.get(definition).and_then(Weak::upgrade) {
             return known;
         }
         places.retain(|_, known| known.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(OF_A_DEFINITION));
+        let new = Arc::new(Semaphore::new(self.of_a_definition));
         places.insert(definition.to_owned(), Arc::downgrade(&new));
         new
     }
@@ -56,12 +70,12 @@ mod tests {
 
     #[tokio::test]
     async fn hanging_calls_of_a_definition_leave_threads_to_the_others() {
-        let blocking = Arc::new(Blocking::default());
+        let blocking = Arc::new(Blocking::waiting());
         let (begun, begins): (Sender<()>, Receiver<()>) = channel();
         let (end, ends) = channel::<()>();
         let ends = Arc::new(std::sync::Mutex::new(ends));
         let mut calls = Vec::new();
-        for _ in 0..2 * OF_A_DEFINITION {
+        for _ in 0..2 * WAITING {
             let (blocking, begun, ends) = (Arc::clone(&blocking), begun.clone(), Arc::clone(&ends));
             calls.push(tokio::spawn(async move {
                 let hang = move || {
@@ -80,7 +94,7 @@ mod tests {
         // A caller that gives up does not free the place of its call.
         calls[0].abort();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(begins.try_iter().count() <= OF_A_DEFINITION);
+        assert!(begins.try_iter().count() <= WAITING);
         drop(end);
         for call in calls.drain(1..) {
             call.await.unwrap().unwrap();

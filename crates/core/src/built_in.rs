@@ -4,6 +4,7 @@
 
 use crate::alert::{self, ALERT_DEFINITION};
 use crate::definition::NotifyDef;
+use crate::error::{Error, Result};
 
 /// The name of the built-in definition that purges old rows, and of its handler.
 pub const PURGE_DEFINITION: &str = "notify.purge";
@@ -26,6 +27,21 @@ pub fn built_in(housekeeping: bool) -> Vec<NotifyDef> {
 /// Returns whether a definition of this name is a built-in one.
 pub fn is_built_in(name: &str) -> bool {
     [ALERT_DEFINITION, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION, BULK_DEFINITION].contains(&name)
+}
+
+/// Returns why no application adds a notice of this definition: it is built in, and its notices are work of the library.
+pub(crate) fn problem_of_built_in(name: &str) -> Option<String> {
+    is_built_in(name).then(|| "the definition is built in, so only solid-notify itself adds its notices".to_owned())
+}
+
+/// Refuses a rename by which a definition would become a built-in one, or cease to be one.
+pub(crate) fn check_rename(from: &str, to: &str) -> Result<()> {
+    if from == to || !(is_built_in(from) || is_built_in(to)) {
+        return Ok(());
+    }
+    let built_in = if is_built_in(from) { from } else { to };
+    let problem = format!("the name {built_in:?} belongs to a definition that is built in; give this one another name");
+    Err(Error::Invalid { what: "renaming a definition", problem })
 }
 
 /// Returns the built-in definition of this name.
@@ -61,7 +77,7 @@ fn dead_letters() -> NotifyDef {
 fn bulk() -> NotifyDef {
     NotifyDef::plain(BULK_DEFINITION)
         .description(
-            "Bulk acts of operators: the parameter of a notice has the filter, the verb and the progress of an act.",
+            "Bulk acts of operators: the parameter of a notice has the progress of an act. `solid-notify bulk show` has the filter, too.",
         )
         // An act may run for days and meet some faults of its store. A dead letter that is retried continues at its cursor.
         .retry_interval("[1s,5s,30s,1m]")
@@ -70,8 +86,6 @@ fn bulk() -> NotifyDef {
         .timeout("1m")
         .max_concurrency(4)
         .keep_history("90d")
-        // It may be what its operator must not show to all who see notices.
-        .mask(r#"["$.filter.text"]"#)
 }
 
 #[cfg(test)]

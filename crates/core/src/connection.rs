@@ -145,6 +145,6 @@ pub trait Insert<B = ByOutbox>: Send {
     /// Applies an ack or nack of a notice.
     fn apply_ack(&mut self, reply: &Reply) -> impl Future<Output = Result<AckResult>> + Send;
 
-    /// Marks the idempotency key of a receiver as seen; returns false if it was seen before. See [`crate::Inbox::first_time`].
-    fn mark_seen(&mut self, receiver: &str, key: &str) -> impl Future<Output = Result<bool>> + Send;
+    /// Marks the idempotency key of a sender as seen by a receiver; returns false if it was seen before. See [`crate::Inbox::first_time`].
+    fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> impl Future<Output = Result<bool>> + Send;
 }

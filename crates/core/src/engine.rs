@@ -33,6 +33,7 @@ pub struct Engine {
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
     secret_rules: RwLock<Arc<SecretRules>>,
     blocking: Blocking,
+    computing: Blocking,
 }
 
 /// The check of a handler for the column `handler_config`; its error says what is wrong, where, and what would be right.
@@ -53,7 +54,8 @@ impl Engine {
             param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
             secret_rules: RwLock::default(),
-            blocking: Blocking::default(),
+            blocking: Blocking::waiting(),
+            computing: Blocking::computing(),
         }
     }
 
@@ -224,9 +226,14 @@ impl Engine {
         result.unwrap_or_else(|error| first.map_or(Ok(Vec::new()), |first| Err(first.failed(error))))
     }
 
-    /// Returns what runs calls that may block a thread.
+    /// Returns what runs calls that may block a thread, because they wait.
     pub fn blocking(&self) -> &Blocking {
         &self.blocking
+    }
+
+    /// Returns what runs calls that may take a processor for long.
+    pub fn computing(&self) -> &Blocking {
+        &self.computing
     }
 
     /// Signs an ack token, valid for `valid`.

@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 ///
 /// The receiver asks [`Self::first_time`] inside the transaction of its own work. The mark and the work commit together, so a
 /// delivery that is repeated, for instance after a lost response, changes nothing. The name of the receiver lets several receivers share
-/// a database. The tables are those of `outbox.migrate()`.
+/// a database. Each sender has keys of its own, so none can mark those of another. The tables are those of `outbox.migrate()`.
 ///
 /// ```
 /// # use solid_notify_core::{Inbox, NoticeConnection, Result};
 /// # async fn receive(tx: &mut impl NoticeConnection, key: &str) -> Result<()> {
-/// if Inbox::new("warehouse").first_time(tx, key).await? {
+/// if Inbox::new("warehouse", "shop").first_time(tx, key).await? {
 ///     // The work of this delivery, in the same transaction.
 /// }
 /// # Ok(())
@@ -23,12 +23,14 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbox {
     receiver: String,
+    sender: String,
 }
 
 impl Inbox {
-    /// Creates the inbox of a receiver. Its name has one to 200 characters.
-    pub fn new(receiver: impl Into<String>) -> Self {
-        Self { receiver: receiver.into() }
+    /// Creates the inbox of a receiver for the deliveries of a sender. `sender` is the name for which you have authenticated the delivery, for
+    /// instance by the secret that its signature fits, and nothing that the delivery says of itself. Each name has one to 200 characters.
+    pub fn new(receiver: impl Into<String>, sender: impl Into<String>) -> Self {
+        Self { receiver: receiver.into(), sender: sender.into() }
     }
 
     /// Marks `key` as seen and returns true, or returns false where it was seen before. The mark belongs to the caller's transaction: after a
@@ -41,12 +43,13 @@ impl Inbox {
     /// true. `RedisOutbox` itself marks at once, before the work. In memory nothing waits either.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a receiver or key that not every store can keep, and for a connection without a transaction.
+    /// [`Error::Invalid`] for a receiver, sender or key that not every store can keep, and for a connection without a transaction.
     /// [`Error::TransactionLost`] and errors of the database.
     pub async fn first_time<B, C: NoticeConnection<B>>(&self, connection: &mut C, key: &str) -> Result<bool> {
         check("receiver of an inbox", &self.receiver)?;
+        check("sender of a delivery", &self.sender)?;
         check("idempotency key", key)?;
-        connection.mark_seen(&self.receiver, key).await
+        connection.mark_seen(&self.receiver, &self.sender, key).await
     }
 }
 

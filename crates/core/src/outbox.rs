@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
+use crate::built_in::check_rename;
 use crate::cipher::{CipherError, ParamCipher};
 use crate::definition::{APPLICATION, ColumnValue, InForce, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
@@ -125,6 +126,9 @@ impl AnyOutbox {
     }
 
     pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
+        if let Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } = &edit {
+            check_rename(&seen.name, &new.name)?;
+        }
         let edited = self.engine.stores().definitions.edit(&edit, who).await?;
         if matches!(edited, Edited::Stored(_)) {
             self.engine.edited();

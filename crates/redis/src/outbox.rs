@@ -195,8 +195,8 @@ impl Insert for RedisOutbox {
         Ok(result)
     }
 
-    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
-        Ok(self.store.mark_seen(&[mark(receiver, key)]).await? == 1)
+    async fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> Result<bool> {
+        Ok(self.store.mark_seen(&[mark(receiver, sender, key)]).await? == 1)
     }
 }
 
@@ -281,8 +281,8 @@ impl Insert for RedisBatch {
         Ok(result)
     }
 
-    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
-        let mark = mark(receiver, key);
+    async fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> Result<bool> {
+        let mark = mark(receiver, sender, key);
         let first = !self.marks.contains(&mark) && !self.outbox.store.is_seen(&mark).await?;
         if first {
             self.marks.push(mark);

@@ -100,9 +100,9 @@ pub mod operate {
     pub use solid_notify_core::finding::{Finding, Severity};
     pub use solid_notify_core::notice::{AttemptRecord, LastResponse, OwnLimits};
     pub use solid_notify_core::operate::{
-        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkHandle, BulkProgress, Circuit, ClassCount, Counted, Cursor,
-        DefRef, EditPreview, ErrorGroup, Explanation, Filter, HandlerChange, InFlight, IntervalChange, MOST_IDS,
-        NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate, SeriesPoint, Why,
+        ActVerb, AuditFilter, AuditPage, Bulk, BulkAct, BulkDone, BulkHandle, BulkOrder, BulkProgress, Circuit,
+        ClassCount, Counted, Cursor, DefRef, EditPreview, ErrorGroup, Explanation, Filter, HandlerChange, InFlight,
+        IntervalChange, MOST_IDS, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate, SeriesPoint, Why,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

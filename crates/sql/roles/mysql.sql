@@ -2,12 +2,13 @@
 -- after each migration, as an administrator. It may run again at any time. The producer's rights suffice on MySQL 8.0.22 and newer.
 --
 -- Accounts and roles belong to the server: one with these names has its rights in every database where this script has run. For a
--- database of its own accounts, replace the four names in this script. In the owner's rights a `_` in the name of the database stands for
+-- database of its own accounts, replace the five names in this script. In the owner's rights a `_` in the name of the database stands for
 -- any letter, as everywhere in MySQL.
 --
 --     notify_owner     migrates: all rights to tables and routines of this database
 --     notify_producer  adds notices, and marks idempotency keys of an inbox
 --     notify_sweeper   sends, and carries out the verbs of operators; it cannot change the schema
+--     notify_editor    edits definitions, and reads no notice
 --     notify_reader    reads everything, parameters included; a report needs SELECT on the three views alone
 --
 -- The owner is an account, because a view has the rights of the account that created it, without those of its roles. The first two
@@ -25,10 +26,15 @@ GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CR
 
 CREATE ROLE IF NOT EXISTS notify_producer;
 CREATE ROLE IF NOT EXISTS notify_sweeper;
+CREATE ROLE IF NOT EXISTS notify_editor;
 CREATE ROLE IF NOT EXISTS notify_reader;
 
 GRANT SELECT ON notify_def TO notify_producer;
-GRANT SELECT, INSERT ON notify_msg TO notify_producer;
+-- By column, and not the id: with the id of an ended bulk act a notice would have the authority of that act.
+GRANT SELECT,
+    INSERT (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag, max_tries, expires_at,
+            create_time, next_call_time)
+    ON notify_msg TO notify_producer;
 GRANT SELECT, INSERT ON notify_inbox TO notify_producer;
 GRANT EXECUTE ON PROCEDURE notify_add TO notify_producer;
 GRANT EXECUTE ON PROCEDURE notify_add_with TO notify_producer;
@@ -42,6 +48,7 @@ GRANT EXECUTE ON PROCEDURE notify_add TO notify_sweeper;
 GRANT EXECUTE ON PROCEDURE notify_add_with TO notify_sweeper;
 GRANT EXECUTE ON PROCEDURE notify_ack TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_alert TO notify_sweeper;
+GRANT SELECT, INSERT, UPDATE, DELETE ON notify_authority TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_count TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_def TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_def_version TO notify_sweeper;
@@ -50,11 +57,20 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON notify_limit TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_msg TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_msg_history TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_node TO notify_sweeper;
+GRANT SELECT, INSERT, UPDATE, DELETE ON notify_passing TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_series TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON notify_switch TO notify_sweeper;
 
+GRANT SELECT, INSERT, UPDATE ON notify_def TO notify_editor;
+GRANT SELECT, INSERT ON notify_def_version TO notify_editor;
+GRANT INSERT ON notify_audit TO notify_editor;
+GRANT SELECT ON notify_node TO notify_editor;
+GRANT SELECT ON notify_schema TO notify_editor;
+GRANT SELECT ON notify_switch TO notify_editor;
+
 GRANT SELECT ON notify_alert TO notify_reader;
 GRANT SELECT ON notify_audit TO notify_reader;
+GRANT SELECT ON notify_authority TO notify_reader;
 GRANT SELECT ON notify_count TO notify_reader;
 GRANT SELECT ON notify_def TO notify_reader;
 GRANT SELECT ON notify_def_version TO notify_reader;
@@ -63,6 +79,7 @@ GRANT SELECT ON notify_limit TO notify_reader;
 GRANT SELECT ON notify_msg TO notify_reader;
 GRANT SELECT ON notify_msg_history TO notify_reader;
 GRANT SELECT ON notify_node TO notify_reader;
+GRANT SELECT ON notify_passing TO notify_reader;
 GRANT SELECT ON notify_schema TO notify_reader;
 GRANT SELECT ON notify_series TO notify_reader;
 GRANT SELECT ON notify_switch TO notify_reader;

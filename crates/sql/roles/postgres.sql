@@ -3,11 +3,12 @@
 -- the search path.
 --
 -- Roles belong to the server: an account with one of these names has its rights in every database where this script has run. For a
--- database of its own accounts, replace the four names in this script.
+-- database of its own accounts, replace the five names in this script.
 --
 --     notify_owner     migrates: owns the tables, and creates new ones in their schema
 --     notify_producer  adds notices, and marks idempotency keys of an inbox
 --     notify_sweeper   sends, and carries out the verbs of operators; it cannot change the schema
+--     notify_editor    edits definitions, and reads no notice
 --     notify_reader    reads everything, parameters included; a report needs SELECT on the three views alone
 --
 -- Then give a role to an account:
@@ -23,7 +24,7 @@ BEGIN
     END IF;
     -- For the statements below, too.
     PERFORM set_config('search_path', here, false);
-    FOREACH name IN ARRAY ARRAY['notify_owner', 'notify_producer', 'notify_sweeper', 'notify_reader'] LOOP
+    FOREACH name IN ARRAY ARRAY['notify_owner', 'notify_producer', 'notify_sweeper', 'notify_editor', 'notify_reader'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', name);
         END IF;
@@ -39,8 +40,8 @@ BEGIN
         SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name
         FROM pg_class c
         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND c.relname IN (
-            'notify_alert', 'notify_audit', 'notify_count', 'notify_def', 'notify_def_version', 'notify_inbox', 'notify_limit',
-            'notify_msg', 'notify_msg_history', 'notify_node', 'notify_schema', 'notify_series', 'notify_switch',
+            'notify_alert', 'notify_audit', 'notify_authority', 'notify_count', 'notify_def', 'notify_def_version', 'notify_inbox', 'notify_limit',
+            'notify_msg', 'notify_msg_history', 'notify_node', 'notify_passing', 'notify_schema', 'notify_series', 'notify_switch',
             'notify_pending', 'notify_done', 'notify_error')
         UNION ALL
         SELECT 'FUNCTION', p.oid::regprocedure::text
@@ -54,17 +55,26 @@ $$;
 
 GRANT SELECT ON notify_def TO notify_producer;
 -- UPDATE on a column, because unique_until_claimed locks the row that has the key, and a lock needs it. This column decides nothing.
-GRANT SELECT, INSERT, UPDATE (trace_context) ON notify_msg TO notify_producer;
+GRANT SELECT, UPDATE (trace_context) ON notify_msg TO notify_producer;
+-- By column, and not the id: with the id of an ended bulk act a notice would have the authority of that act.
+GRANT INSERT (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag, max_tries, expires_at,
+              create_time, next_call_time)
+    ON notify_msg TO notify_producer;
 GRANT SELECT, INSERT ON notify_inbox TO notify_producer;
 
 GRANT SELECT ON notify_schema, notify_pending, notify_done, notify_error TO notify_sweeper;
 GRANT SELECT, INSERT ON notify_audit TO notify_sweeper;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    notify_alert, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg, notify_msg_history,
-    notify_node, notify_series, notify_switch
+    notify_alert, notify_authority, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,
+    notify_msg_history, notify_node, notify_passing, notify_series, notify_switch
 TO notify_sweeper;
 
+GRANT SELECT, INSERT, UPDATE ON notify_def TO notify_editor;
+GRANT SELECT, INSERT ON notify_def_version TO notify_editor;
+GRANT INSERT ON notify_audit TO notify_editor;
+GRANT SELECT ON notify_node, notify_schema, notify_switch TO notify_editor;
+
 GRANT SELECT ON
-    notify_alert, notify_audit, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,
-    notify_msg_history, notify_node, notify_schema, notify_series, notify_switch, notify_pending, notify_done, notify_error
+    notify_alert, notify_audit, notify_authority, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,
+    notify_msg_history, notify_node, notify_passing, notify_schema, notify_series, notify_switch, notify_pending, notify_done, notify_error
 TO notify_reader;

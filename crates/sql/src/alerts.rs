@@ -8,7 +8,7 @@ use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
 use solid_notify_core::alert::silence::{AlertChange, AlertVerb, decide};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry, Authority};
 
 use crate::audit::write_entry;
 use crate::connections::Share;
@@ -17,6 +17,7 @@ use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, locked_row, required, required_text};
 use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::own;
 
 columns! {
     AlertKey():
@@ -65,7 +66,6 @@ statements! {
     list_alerts,
     write_alert,
     close_alert,
-    add_alert,
 }
 
 impl AlertStatements {
@@ -103,10 +103,6 @@ impl AlertStatements {
                 kind.epoch_time("$15")
             )),
             close_alert: statement("DELETE FROM notify_alert WHERE def_id = $2 AND reason = $3".into()),
-            add_alert: statement(format!(
-                "INSERT INTO notify_msg (def_id, param, create_time, next_call_time) VALUES ($2, {}, {now}, {now})",
-                kind.to_json("$3")
-            )),
         }
     }
 }
@@ -131,7 +127,8 @@ pub(crate) async fn apply<'a, DB: Dialect>(
         let (row, time) = read::<DB>(&locked)?;
         let raised = raise(&row, int(alarms.len()), last, time);
         if raised.notify {
-            add::<DB>(conn, now, first.alert_def, &first.to_alert(time).to_json()).await?;
+            let alert = first.to_alert(time).to_json();
+            own::add_with_authority::<DB>(conn, now, first.alert_def, &alert, &Authority::of_alert()).await?;
         }
         write::<DB>(conn, &key, &raised.row).await?;
     }
@@ -185,7 +182,7 @@ pub(crate) async fn advance_alert<DB: Dialect>(
                 None => drop(DB::execute(&mut tx, &AlertStatements::of(DB::KIND).close_alert, &key).await?),
             }
             if let Some((alert_def, param)) = &step.notice {
-                add::<DB>(&mut tx, now, *alert_def, param).await?;
+                own::add_with_authority::<DB>(&mut tx, now, *alert_def, param, &Authority::of_alert()).await?;
             }
             Advanced::Stored
         }
@@ -300,11 +297,5 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
         Arg::Text(row.acknowledged_by.as_deref()),
     ];
     DB::execute(conn, &AlertStatements::of(DB::KIND).write_alert, &args).await?;
-    Ok(())
-}
-
-/// Inserts a notice of the built-in definition, due at once.
-async fn add<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, alert_def: i64, param: &str) -> sqlx::Result<()> {
-    DB::execute(conn, &AlertStatements::of(DB::KIND).add_alert, &[now, alert_def.into(), param.into()]).await?;
     Ok(())
 }

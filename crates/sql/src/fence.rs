@@ -51,6 +51,11 @@ impl Fences {
         self.0.contains(&fence_of(settle))
     }
 
+    /// Leaves out these notices.
+    pub(crate) fn leave(&mut self, ids: &[i64]) {
+        self.0.retain(|(id, ..)| !ids.contains(id));
+    }
+
     /// The outcomes of a batch that have one of these fences.
     pub(crate) fn of<'a>(&self, batch: &'a [Settle]) -> impl Iterator<Item = &'a Settle> {
         batch.iter().filter(|settle| self.has(settle))

@@ -26,6 +26,7 @@ mod migrate;
 mod nodes;
 mod operate;
 mod ordering;
+mod own;
 mod record;
 mod roles;
 mod series;

@@ -14,10 +14,10 @@ use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, Claim, Claims,
-    ClusterView, DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore,
-    Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, SeriesCounts, SeriesQuery,
-    SeriesRow, Settle, Settled, StoredGroup, Switch, Tick,
+    Advanced, AlertStep, AlertStore, AuditEntry, AuditQuery, Authority, BrowseStore, BulkStep, BulkStepDone, Claim,
+    Claims, ClusterView, DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node,
+    OperateStore, PassOn, PassedOn, Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore,
+    SeriesCounts, SeriesQuery, SeriesRow, Settle, Settled, StoredGroup, Switch, Tick,
 };
 
 use crate::audit;
@@ -27,7 +27,7 @@ use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
 use crate::operate::{acts, counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
-use crate::{ack, alerts, examine, limits, nodes, ordering, record, series, settle};
+use crate::{ack, alerts, examine, limits, nodes, ordering, own, record, series, settle};
 
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
@@ -63,11 +63,25 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
         .await
     }
 
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
+        self.call("reading the authority of a notice", Purpose::Work, |on, now| own::authority(on, now, id)).await
+    }
+
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError> {
+        self.call("using the authority of a notice", Purpose::Work, |on, now| own::use_authority(on, now, claimed))
+            .await
+    }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
         self.call("settling notices", Purpose::Work, |on, now| settle::settle(on, now, &self.hints.met_lock, batch))
+            .await
+    }
+
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        self.call("passing a notice on in parts", Purpose::Work, |on, now| settle::pass_on::pass_on_part(on, now, part))
             .await
     }
 
@@ -254,8 +268,8 @@ impl<DB: Dialect> OperateStore for SqlStore<DB> {
         .await
     }
 
-    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
-        self.call("adding a bulk act", Purpose::Operate, |on, now| acts::add(on, now, def_id, param)).await
+    async fn add(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError> {
+        self.call("adding a bulk act", Purpose::Operate, |on, now| acts::add(on, now, def_id, param, authority)).await
     }
 
     async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
-use solid_notify_core::{AnyOutbox, Stores, metrics};
+use solid_notify_core::transition::Event;
+use solid_notify_core::{AnyOutbox, StoreError, Stores, metrics};
 
 use crate::alerts::{Alarms, complete_alerts};
 use crate::background::health::Health;
@@ -72,6 +73,13 @@ impl Worker {
             outbox,
             settings,
         })
+    }
+
+    /// Returns the event of an attempt whose call the database did not carry out: it begins again at once, or after a while where such a call
+    /// is refused.
+    pub(crate) fn handed_back(&self, error: &StoreError) -> Event {
+        self.health.mention(error);
+        Event::HandedBack(if error.is_transient() { Duration::ZERO } else { self.settings.poll_interval })
     }
 
     pub(crate) fn stores(&self) -> &Stores {

@@ -129,7 +129,7 @@ pub struct MemoryTx {
     covered: Vec<(i64, NewNotice)>,
     replies: Vec<Reply>,
     /// Receivers and the keys that they have seen.
-    seen: Vec<(String, String)>,
+    seen: Vec<[String; 3]>,
     fresh: Vec<Fresh>,
     later: Vec<(i64, FirstAttemptSender)>,
     wake: bool,
@@ -214,8 +214,8 @@ impl Insert for MemoryTx {
         Ok(self.ack_later(reply))
     }
 
-    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
-        let key = (receiver.to_owned(), key.to_owned());
+    async fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> Result<bool> {
+        let key = [receiver, sender, key].map(str::to_owned);
         let first = !self.seen.contains(&key) && !self.outbox.store.state().inbox.contains_key(&key);
         if first {
             self.seen.push(key);

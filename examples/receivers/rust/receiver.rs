@@ -53,7 +53,7 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 impl Receiver {
     async fn work(&self, id: &str, order: Order, headers: &HeaderMap) -> Result<()> {
         let mut tx = self.outbox.begin().await?;
-        if Inbox::new("orders").first_time(&mut tx, id).await? {
+        if Inbox::new("orders", "shop").first_time(&mut tx, id).await? {
             sqlx::query("INSERT INTO orders (item) VALUES ($1)").bind(order.item).execute(&mut *tx).await?;
             tx.commit().await?; // the mark and the work, or neither
         } else {

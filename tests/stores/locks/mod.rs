@@ -3,6 +3,7 @@
 mod acks;
 mod statements;
 mod sweepers;
+mod targets;
 
 use solid_notify::sql::Dialect;
 use test_support::{Database, TestDb};

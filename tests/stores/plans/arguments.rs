@@ -38,7 +38,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
         "insert_bare" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
-        | "add_alert" | "add_ticks" | "add_act" => Vec::new(),
+        | "add_ticks" | "add_own" => Vec::new(),
         // `narrow.rs` reads their plans, one for each way.
         narrow if narrow.contains("_narrow_") => Vec::new(),
         // MySQL shows the table that VALUES go into as read.
@@ -94,15 +94,21 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
         "lock" => batches(|id| json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
-        "pass_on" => batches(|id| json!({ "place": id, "notice_id": id, "target": 2 })),
-        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
+        "pass_on" | "pass_on_keyed" | "probe_keys" => {
+            batches(|id| json!({ "place": id, "notice_id": id, "target": 2 }))
+        }
+        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" | "keyed" => {
+            each_ids()
+        }
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "claimed_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "answerable_if_free" | "ended" | "ended_if_free"
         | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
-        "lock_act" => vec![list(&["777", "1"])],
+        "old_authorities" | "old_passing" => vec![list(&["500"])],
+        "is_ended" => vec![list(&["777"]), list(&["200777"])],
+        "lock_act" | "lock_to_pass_on" => vec![list(&["777", "1"])],
         "list_ended_newest" | "list_ended_oldest" => each_slice(["1", "3"], &times),
         "list_live_newest" | "list_live_oldest" => each_slice(["0", "5"], &times),
         "list_dead_newest" | "list_dead_oldest" => each_slice(["'auth'", "'timeout'"], &times),
@@ -119,7 +125,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "note_progress" => vec![list(&["777", "1", "'{}'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "forget_keys" => {
-            let keys = |id: i64| json!({ "receiver": "warehouse", "own_key": id.to_string() });
+            let keys = |id: i64| json!({ "receiver": "warehouse", "sender": "shop", "own_key": id.to_string() });
             [1, 500].map(|count| vec![batch(count, keys), "1000".to_owned()]).to_vec()
         }
         "purge_inbox" | "old_keys" => ["1", "500"].map(|limit| list(&["1000", limit, "0"])).to_vec(),

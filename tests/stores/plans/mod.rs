@@ -64,7 +64,8 @@ impl Access {
                 &[Self::Id, Self::Key]
             }
             "duplicates" | "lock_duplicates" => &[Self::Key],
-            "insert_many" | "insert_many_keyed" | "pass_on" => &[Self::Id, Self::Sort], // The batch is sorted.
+            "probe_keys" => &[Self::Id, Self::Key],
+            "insert_many" | "insert_many_keyed" | "pass_on" | "pass_on_keyed" => &[Self::Id, Self::Sort], // The batch is sorted.
             // Claimed notices are few, and so are groups.
             "claimed_by" | "retry_groups" => &[Self::Status, Self::Sort],
             "purge_definition" => &[Self::Definition],
@@ -384,7 +385,7 @@ async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
     ))
     .await;
     db.sql(&format!(
-        "INSERT INTO notify_inbox (receiver, idempotency_key, first_seen) SELECT 'warehouse', {key}, {past} FROM {numbers}"
+        "INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen) SELECT 'warehouse', 'shop', {key}, {past} FROM {numbers}"
     ))
     .await;
 }

@@ -12,7 +12,7 @@ test_support::on_each_redis!(
 );
 
 fn warehouse() -> Inbox {
-    Inbox::new("warehouse")
+    Inbox::new("warehouse", "shop")
 }
 
 async fn the_outbox_itself_marks_at_once_and_one_of_many_is_the_first<R: RedisServer>() {

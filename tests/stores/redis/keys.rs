@@ -14,7 +14,7 @@ use solid_notify_conformance::{outcome, succeed};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, Purge, SeriesRow, Settle, Tick, minute_of,
+    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, PassOn, Purge, SeriesRow, Settle, Tick, minute_of,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
@@ -167,7 +167,7 @@ impl World {
 
     async fn tick(&self, def_id: i64) {
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
-        let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
+        let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new(), authority: None };
         assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
     }
 
@@ -213,7 +213,11 @@ impl World {
         }
         self.add(notice()).await;
         let target = self.define(NotifyDef::target("sync", "erp")).await;
-        let passed_on = succeed(&self.claim(def_id, Status::NotSent, None).await[0]);
+        let passed_on = self.claim(def_id, Status::NotSent, None).await.remove(0);
+        let (id, fence, targets) = (passed_on.id, passed_on.fence, vec![target]);
+        let part = PassOn { id, def_id, fence, known: targets.clone(), targets, most: 1 };
+        self.outbox.engine().stores().send.pass_on(&part).await.unwrap();
+        let passed_on = succeed(&passed_on);
         self.settle(Settle { pass_to: vec![target], ..passed_on }).await;
         self.add(notice()).await;
         let claimed = self.claim(def_id, Status::NotSent, None).await.remove(0);
@@ -233,7 +237,7 @@ impl World {
         operator.test_send("sync", 1).await.unwrap();
         operator.pause_all("maintenance").await.unwrap();
 
-        assert!(Inbox::new("warehouse").first_time(&mut self.outbox.clone(), "7").await.unwrap());
+        assert!(Inbox::new("warehouse", "shop").first_time(&mut self.outbox.clone(), "7").await.unwrap());
         let node = Node { alarms: vec![alarm], ..Node::new("node-1", vec!["sync".to_owned()]) };
         self.outbox.engine().stores().send.beat(&node).await.unwrap();
         assert!(self.refresh_counts(def_id).await);

@@ -17,8 +17,9 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores, Tick,
+    Advanced, AlertStep, AlertStore, Authority, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited,
+    Lease, Look, Node, PassOn, PassedOn, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores,
+    Tick,
 };
 use solid_notify_core::{AnyOutbox, NotifyDef};
 use solid_notify_sweeper::{Notice, OutboxExt, SweeperBuilder};
@@ -142,6 +143,14 @@ impl SendStore for Faulty {
         self.pass("look", self.inner.send.look(look, limit)).await
     }
 
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
+        self.pass("authority", self.inner.send.authority(id)).await
+    }
+
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError> {
+        self.pass("use_authority", self.inner.send.use_authority(claimed)).await
+    }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         self.outcomes.fetch_add(batch.len(), Ordering::SeqCst);
         let gate = self.settle_gate.lock().unwrap().clone();
@@ -176,6 +185,10 @@ impl SendStore for Faulty {
                 .collect());
         }
         self.pass("settle", self.inner.send.settle(batch)).await
+    }
+
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        self.pass("pass_on", self.inner.send.pass_on(part)).await
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use solid_notify_conformance::Backend;
 use solid_notify_core::definition::{SecretRule, SecretRules};
 use solid_notify_core::outbox::Updated;
-use solid_notify_core::store::{Edit, Edited};
-use solid_notify_core::{AnyOutbox, NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify_core::store::{Authority, Edit, Edited};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AnyOutbox, NewNotice, NoticeRecord, NotifyDef, Status};
 use solid_notify_sweeper::{Failure, Notice};
 use tokio::sync::Semaphore;
 
@@ -111,6 +111,16 @@ pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
 pub async fn definition(b: &dyn Backend, name: &str) -> NotifyDef {
     let all = b.outbox().definitions().await.unwrap();
     all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").row
+}
+
+/// Adds an alert, as the library does: with its authority. Returns the id of the notice.
+pub async fn add_alert(outbox: &AnyOutbox, alert: &Alert) -> i64 {
+    let stores = outbox.engine().stores();
+    let rows = stores.definitions.definitions().await.unwrap();
+    let row = rows.iter().find(|row| row.name == ALERT_DEFINITION).expect("the definition of alerts");
+    let id = stores.operate.add(row.id, &alert.to_json(), &Authority::of_alert()).await.unwrap();
+    outbox.wake();
+    id
 }
 
 /// Changes a definition through the library.

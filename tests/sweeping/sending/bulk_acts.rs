@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify::ack::Reply;
+use solid_notify::definition::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify::error::StoreError;
 use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{
@@ -14,8 +15,8 @@ use solid_notify_conformance::Backend;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::operate::{ActClaim, AfterStep, BulkAct, BulkHandle};
 use solid_notify_core::store::verb::Verb;
-use solid_notify_core::store::{BulkStep, BulkStepDone, Claim, ClaimWhat, OperateStore, Stores, Switch};
-use test_support::sending::{Calls, eventually, reaches, record, update};
+use solid_notify_core::store::{Authority, BulkStep, BulkStepDone, Claim, ClaimWhat, OperateStore, Stores, Switch};
+use test_support::sending::{Calls, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 const BULK: &str = "notify.bulk";
@@ -68,8 +69,8 @@ impl OperateStore for Gated {
         self.inner.change_step(step).await
     }
 
-    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
-        self.inner.add(def_id, param).await
+    async fn add(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError> {
+        self.inner.add(def_id, param, authority).await
     }
 
     async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {
@@ -120,7 +121,7 @@ pub async fn bulk_act_changes_each_notice_once_beside_two_sweepers(b: &dyn Backe
     let filter = Filter::cancelled().definition("sync").ids(ids.iter().copied().chain(1_000_000..1_000_500));
     let started = alice(b).start_retry_all(&filter, Rate::AT_ONCE).await.unwrap();
     let ended = started.wait().await.unwrap().unwrap();
-    assert_eq!((ended.status, ended.act.unwrap().changed), (Status::Succeeded, 12));
+    assert_eq!((ended.status, ended.act.unwrap().done.changed), (Status::Succeeded, 12));
     for id in &ids {
         reaches(b, *id, Status::Succeeded).await;
     }
@@ -140,10 +141,10 @@ pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backen
     let filter = Filter::cancelled().definition("sync");
     let started = alice(b).start_retry_all(&filter, "1/10s".parse().unwrap()).await.unwrap();
     let changes = async |count: u64| {
-        eventually(&format!("{count} are changed"), async || act_of(&started).await.changed == count).await;
+        eventually(&format!("{count} are changed"), async || act_of(&started).await.done.changed == count).await;
         eventually("it waits", async || record(b, started.id()).await.status == Status::NotSent).await;
         sweeper.idle().await;
-        assert_eq!(act_of(&started).await.changed, count);
+        assert_eq!(act_of(&started).await.done.changed, count);
     };
     changes(2).await;
     let due = async |at: usize| record(b, ids[at]).await.next_call_time.unwrap();
@@ -156,11 +157,11 @@ pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backen
     b.clock().advance(Duration::from_secs(600));
     sweeper.idle().await;
     let stopped = started.progress().await.unwrap().unwrap();
-    assert_eq!((stopped.status, stopped.act.unwrap().changed), (Status::Cancelled, 4));
+    assert_eq!((stopped.status, stopped.act.unwrap().done.changed), (Status::Cancelled, 4));
     assert_eq!(stopped.end_reason.as_deref(), Some("stop"));
     assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
     // Its pause is not made up for; then its last two are seen.
-    eventually("the others are changed", async || act_of(&started).await.changed == 5).await;
+    eventually("the others are changed", async || act_of(&started).await.done.changed == 5).await;
     sweeper.idle().await;
     b.clock().advance(Duration::from_secs(60));
     reaches(b, started.id(), Status::Succeeded).await;
@@ -183,13 +184,17 @@ pub async fn bulk_act_that_is_cancelled_while_it_runs_takes_no_further_step(b: &
     sweeper.idle().await;
     assert_eq!(gated.waits.count(), 1, "its progress was refused, and no step followed");
     let stopped = started.progress().await.unwrap().unwrap();
-    assert_eq!((stopped.status, stopped.act.unwrap().steps), (Status::Cancelled, 0));
+    assert_eq!((stopped.status, stopped.act.unwrap().done.steps), (Status::Cancelled, 0));
     assert_eq!(audited(b, started.id(), "retry").await, first);
     assert_eq!(record(b, later).await.status, Status::Cancelled);
     assert_eq!(alice(b).retry(started.id()).await.unwrap(), VerbResult::Applied);
     outbox.wake();
     let ended = started.wait().await.unwrap().unwrap();
-    assert_eq!((ended.status, ended.act.unwrap().changed), (Status::Succeeded, 1), "the refused step is not counted");
+    assert_eq!(
+        (ended.status, ended.act.unwrap().done.changed),
+        (Status::Succeeded, 1),
+        "the refused step is not counted"
+    );
     assert_eq!(audited(b, started.id(), "retry").await, [first, vec![later]].concat());
     sweeper.shutdown().await;
 }
@@ -199,12 +204,12 @@ pub async fn paused_bulk_act_changes_nothing_until_it_is_resumed(b: &dyn Backend
     let sweeper = b.outbox().sweeper().start().await.unwrap();
     let filter = Filter::cancelled().definition("sync");
     let started = alice(b).start_purge_all(&filter, "old", "1/10s".parse().unwrap()).await.unwrap();
-    eventually("two are changed", async || act_of(&started).await.changed == 2).await;
+    eventually("two are changed", async || act_of(&started).await.done.changed == 2).await;
     let changes_nothing = async |changed: u64| {
         b.clock().advance(Duration::from_secs(600));
         b.outbox().wake();
         sweeper.idle().await;
-        assert_eq!(act_of(&started).await.changed, changed);
+        assert_eq!(act_of(&started).await.done.changed, changed);
         assert_eq!(record(b, started.id()).await.status, Status::NotSent);
     };
     sweeper.idle().await;
@@ -215,9 +220,9 @@ pub async fn paused_bulk_act_changes_nothing_until_it_is_resumed(b: &dyn Backend
     changes_nothing(2).await;
     update(b, BULK, |row| row.enabled(true)).await;
     // The time of the pause is not made up for.
-    eventually("two more are changed", async || act_of(&started).await.changed == 4).await;
+    eventually("two more are changed", async || act_of(&started).await.done.changed == 4).await;
     sweeper.idle().await;
-    assert_eq!(act_of(&started).await.changed, 4);
+    assert_eq!(act_of(&started).await.done.changed, 4);
     for _ in 0..3 {
         b.clock().advance(Duration::from_secs(20));
         sweeper.idle().await;
@@ -246,18 +251,18 @@ pub async fn bulk_act_continues_at_its_cursor_after_a_crash(b: &dyn Backend) {
     let act = act_of(&started).await;
     let mut run = act.clone().begin(b.outbox(), own).await.unwrap();
     assert_eq!(run.step().await.unwrap(), AfterStep::Next);
-    assert_eq!((act_of(&started).await.changed, b.outbox().find(ids[1]).await.unwrap()), (2, None));
+    assert_eq!((act_of(&started).await.done.changed, b.outbox().find(ids[1]).await.unwrap()), (2, None));
     // The claim is no longer the last one, and its lease has ended: a late step changes nothing.
     let stale = ActClaim { fence: own.fence - 1, lease_end: claimed.last_call_time, ..own };
     assert_eq!(act.begin(b.outbox(), stale).await.unwrap().step().await.unwrap(), AfterStep::Lost);
-    assert_eq!(act_of(&started).await.changed, 2);
+    assert_eq!(act_of(&started).await.done.changed, 2);
     let sweeper = b.outbox().sweeper().start().await.unwrap();
     for _ in 0..12 {
         sweeper.idle().await;
         b.clock().advance(Duration::from_secs(20));
     }
     let done = reaches(b, started.id(), Status::Succeeded).await;
-    assert_eq!((done.crashes, act_of(&started).await.changed), (1, 5));
+    assert_eq!((done.crashes, act_of(&started).await.done.changed), (1, 5));
     assert_eq!(audited(b, started.id(), "purge").await, ids);
     sweeper.shutdown().await;
 }
@@ -266,14 +271,13 @@ pub async fn unreadable_bulk_act_is_a_dead_letter_that_says_so(b: &dyn Backend) 
     let ids = cancelled(b, 1).await;
     let filter = Filter::cancelled().definition("sync");
     let started = alice(b).start_retry_all(&filter, Rate::AT_ONCE).await.unwrap();
-    let mut param: serde_json::Value = serde_json::from_str(&record(b, started.id()).await.param).unwrap();
-    param["rate"] = "often".into();
+    let param = serde_json::json!({ "changed": "often" });
     assert_eq!(alice(b).edit(started.id(), &param).await.unwrap(), VerbResult::Applied);
     let sweeper = b.outbox().sweeper().start().await.unwrap();
     let dead = reaches(b, started.id(), Status::DeadLetter).await;
     assert_eq!(dead.last_class.as_deref(), Some("invalid"));
     let message = &dead.errors.last().unwrap().message;
-    assert!(message.contains("often") && message.contains("100/1m"), "{message}");
+    assert!(message.contains("parameter of a bulk act") && message.contains("often"), "{message}");
     assert_eq!(record(b, ids[0]).await.status, Status::Cancelled);
     sweeper.shutdown().await;
 }
@@ -289,4 +293,44 @@ pub async fn bulk_verbs_change_no_bulk_acts(b: &dyn Backend) {
     let refused = alice(b).start_purge_all(&named, "x", Rate::AT_ONCE).await.unwrap_err().to_string();
     assert!(refused.contains("bulk verbs do not change bulk acts"), "{refused}");
     assert!(alice(b).start_retry_all(&Filter::live(), Rate::AT_ONCE).await.is_err());
+}
+
+/// A notice as a producer can insert it by plain SQL: without an authority.
+async fn forged(b: &dyn Backend, name: &str, param: &str) -> i64 {
+    let def_id = definition(b, name).await.id;
+    b.outbox().engine().stores().operate.add_test(def_id, param, "a producer").await.unwrap()
+}
+
+pub async fn built_in_notice_without_authority_is_a_dead_letter(b: &dyn Backend) {
+    let ids = cancelled(b, 1).await;
+    let filter = Filter::cancelled().definition("sync");
+    let started = alice(b).start_purge_all(&filter, "old", Rate::AT_ONCE).await.unwrap();
+    alice(b).cancel(started.id(), "not yet").await.unwrap();
+    let alerts = Calls::default();
+    let seen = alerts.clone();
+    let handler = move |notice: Notice<serde_json::Value>| {
+        seen.note(notice.id());
+        async { Ok(()) }
+    };
+    let sweeper = b.outbox().sweeper().handler(ALERT_DEFINITION, handler).start().await.unwrap();
+    let order =
+        r#"{"verb":"purge","filter":{"statuses":["cancelled"],"definition":"sync"},"rate":"at once","who":"alice"}"#;
+    let mut forged_ids = Vec::new();
+    for name in [BULK, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION, ALERT_DEFINITION] {
+        for param in ["{}", order] {
+            let id = forged(b, name, param).await;
+            forged_ids.push(id);
+            let dead = reaches(b, id, Status::DeadLetter).await;
+            assert_eq!((dead.failures, dead.last_class.as_deref()), (1, Some("invalid")), "{name}");
+            assert!(dead.end_reason.unwrap().contains("has no authority"), "{name}");
+        }
+    }
+    let sent = alerts.all();
+    assert!(forged_ids.iter().all(|id| !sent.contains(id)), "no forged alert is sent, only those about them: {sent:?}");
+    assert_eq!(record(b, ids[0]).await.status, Status::Cancelled, "nothing is purged");
+    // What the library itself has added acts, also after a retry.
+    alice(b).retry(started.id()).await.unwrap();
+    assert_eq!(reaches(b, started.id(), Status::Succeeded).await.failures, 0);
+    assert_eq!(b.outbox().find(ids[0]).await.unwrap().map(|notice| notice.id), None);
+    sweeper.shutdown().await;
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
 
@@ -189,11 +190,13 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
 }
 
 /// Claims the notice of a definition as a worker that dies at once.
-pub(super) async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
+pub(super) async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) -> ClaimedNotice {
     let def_id = definition(b, name).await.id;
     let claim =
         Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker: "dead-worker".to_owned(), quota: None };
-    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
+    let mut claimed = b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices;
+    assert_eq!(claimed.len(), 1);
+    claimed.remove(0)
 }
 
 pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {

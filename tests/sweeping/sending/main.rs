@@ -21,6 +21,7 @@ mod pausing;
 mod responses;
 mod series;
 mod slices;
+mod target_parts;
 mod targets;
 mod test_sends;
 mod testkit;
@@ -161,6 +162,7 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_passed_on_once,
                 an_edit_of_the_definition_holds_for_its_targets_at_once,
                 a_deleted_target_sends_what_it_has_and_gets_no_more;
+            target_parts: a_large_notice_is_passed_on_in_parts_once_to_each;
             test_sends: handlers_see_the_mark_of_a_test_in_each_attempt,
                 a_test_waits_while_its_definition_is_paused;
             clocks: attempts_survive_a_store_clock_that_is_set_ahead_two_minutes,
@@ -190,7 +192,8 @@ macro_rules! sending_suite {
                 paused_bulk_act_changes_nothing_until_it_is_resumed,
                 bulk_act_continues_at_its_cursor_after_a_crash,
                 unreadable_bulk_act_is_a_dead_letter_that_says_so,
-                bulk_verbs_change_no_bulk_acts;
+                bulk_verbs_change_no_bulk_acts,
+                built_in_notice_without_authority_is_a_dead_letter;
             windows: outside_of_its_window_nothing_is_sent_or_counted_until_it_opens,
                 a_retry_that_is_due_waits_for_the_window_and_keeps_its_time,
                 an_attempt_may_end_after_its_window_has_closed,

@@ -163,7 +163,7 @@ pub async fn an_invalid_or_deleted_definition_produces_nothing(b: &dyn Backend) 
 }
 
 pub async fn keys_of_inboxes_are_purged_by_housekeeping(b: &dyn Backend) {
-    let inbox = Inbox::new("warehouse");
+    let inbox = Inbox::new("warehouse", "shop");
     let first = async |key: &str, commit| b.first_time(&inbox, key, commit).await.unwrap();
     assert!(first("old", true).await);
     let (builder, _) = noting(b, &[]);

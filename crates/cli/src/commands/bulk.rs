@@ -45,14 +45,12 @@ pub(crate) async fn run(session: &Session, command: BulkCommand) -> Outcome {
                     let status = word(progress.status).to_owned();
                     let (verb, changed, who, filter) = match &progress.act {
                         Some(act) => {
-                            let verb = format!("{:?}", act.verb).to_lowercase();
-                            (verb, act.changed.to_string(), act.who.clone(), act.filter.to_string())
+                            let (order, changed) = (&act.order, act.done.changed.to_string());
+                            (order.verb.name(), changed, act.who.clone(), order.filter.to_string())
                         }
-                        None => {
-                            ("?".to_owned(), "?".to_owned(), "?".to_owned(), "its parameter is unreadable".to_owned())
-                        }
+                        None => ("?", "?".to_owned(), "?".to_owned(), "it is no act, or unreadable".to_owned()),
                     };
-                    rows.row([progress.id.to_string(), verb, status, changed, who, filter]);
+                    rows.row([progress.id.to_string(), verb.to_owned(), status, changed, who, filter]);
                 }
                 rows.text("no bulk acts")
             })?;

@@ -101,7 +101,7 @@ fn text(health: &Health) -> String {
     );
     fields.add(
         "refused",
-        list(&health.refused_definitions).map(|names| format!("{names}; a node refuses their handler_config")),
+        list(&health.refused_definitions).map(|names| format!("{names}; a node refuses their handler_config or holds notices back: `solid-notify def show NAME` shows why")),
     );
     fields.add(
         "without handler",

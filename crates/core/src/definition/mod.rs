@@ -3,6 +3,7 @@
 //! A row keeps the text of every column, also of an invalid one, so that an operator can see and repair it. How rows are stored
 //! is left to the stores.
 
+mod check;
 mod columns;
 #[cfg(feature = "toml")]
 mod from_toml;

@@ -3,17 +3,16 @@
 //! It does not check whether a handler or a named strategy exists, because that differs between nodes; a sweeper checks it.
 
 use std::borrow::Cow;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::check::Check;
 use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow, TargetFilter};
-use crate::built_in::is_built_in;
 use crate::class::ErrorClass;
-use crate::limit::{Breaker, Quota, Rate};
+use crate::limit::Quota;
 use crate::notice::OwnLimits;
 use crate::retry::RetryInterval;
-use crate::retry::duration::{self, FOREVER};
+use crate::retry::duration::FOREVER;
 
 /// A valid definition in parsed form.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,9 +167,7 @@ impl NotifyDef {
     pub fn policy(&self) -> Result<Policy, Vec<Problem>> {
         let mut check = Check { problems: Vec::new() };
         check.name("name", &self.name);
-        if let Some(handler) = &self.handler {
-            check.name("handler", handler);
-        }
+        check.handler(self);
         let schedule = check.optional::<Schedule>("schedule", self.schedule.as_deref());
         let schedule_missed = check.value("schedule_missed", self.schedule_missed.parse(), &self.schedule_missed);
         let window = check.optional::<SendWindow>("send_window", self.send_window.as_deref());
@@ -197,9 +194,7 @@ impl NotifyDef {
         let quota = check.quota(self);
         check.runbook(self.runbook.as_deref());
         let mask = check.optional::<Mask>("mask", self.mask.as_deref());
-        if self.encrypt_param && is_built_in(&self.name) {
-            check.wrong("encrypt_param", true, "false, because sweepers add the notices of a built-in definition");
-        }
+        check.encryption(self);
         let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
         check.target(self);
         let keep_history = match self.keep_history.trim() {
@@ -244,90 +239,7 @@ impl NotifyDef {
     }
 }
 
-/// Collects all invalid columns, so that one check reports all of them.
-struct Check {
-    problems: Vec<Problem>,
-}
-
 impl Check {
-    fn wrong(&mut self, column: &'static str, value: impl std::fmt::Display, expected: impl std::fmt::Display) {
-        self.problems.push(Problem::new(column, value, expected));
-    }
-
-    fn value<T, E: std::fmt::Display>(&mut self, column: &'static str, parsed: Result<T, E>, text: &str) -> Option<T> {
-        match parsed {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.wrong(column, text, error);
-                None
-            }
-        }
-    }
-
-    /// `Some(None)`: the column is empty.
-    fn optional<T: FromStr<Err = String>>(&mut self, column: &'static str, text: Option<&str>) -> Option<Option<T>> {
-        match text.filter(|text| !text.trim().is_empty()) {
-            None => Some(None),
-            Some(text) => self.value(column, text.parse(), text).map(Some),
-        }
-    }
-
-    fn name(&mut self, column: &'static str, text: &str) {
-        let length = text.chars().count();
-        if length == 0 || length > 200 || text.contains('\0') {
-            self.wrong(column, text, "a name of 1 to 200 characters without NUL");
-        }
-    }
-
-    fn target(&mut self, def: &NotifyDef) {
-        match (def.target_of, &def.schedule, &def.target_filter) {
-            (Some(_), Some(schedule), _) => {
-                self.wrong("schedule", schedule, "null: a target gets notices of its definition")
-            }
-            (None, _, Some(filter)) => self.wrong("target_filter", filter, "null, because `target_of` is null"),
-            _ => {}
-        }
-    }
-
-    fn runbook(&mut self, text: Option<&str>) {
-        let Some(text) = text.filter(|text| !text.is_empty()) else { return };
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let blank = text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
-        if blank || rest.is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':'])) {
-            self.wrong(
-                "runbook",
-                text,
-                "an http or https URL without blanks, such as `https://wiki.example.org/orders`",
-            );
-        }
-    }
-
-    fn duration(&mut self, column: &'static str, text: &str) -> Option<Duration> {
-        self.duration_or(column, text, "a duration such as `30s` or `1h 30m`")
-    }
-
-    fn duration_or(&mut self, column: &'static str, text: &str, expected: &str) -> Option<Duration> {
-        match duration::read(text) {
-            Ok(duration) => Some(duration),
-            Err(generally) if generally == duration::EXPECTED => {
-                self.wrong(column, text, expected);
-                None
-            }
-            Err(exactly) => {
-                self.wrong(column, text, format!("{expected} ({exactly})"));
-                None
-            }
-        }
-    }
-
-    /// `Some(None)`: the column is empty.
-    fn optional_duration(&mut self, column: &'static str, text: Option<&str>) -> Option<Option<Duration>> {
-        match text.map(str::trim).filter(|text| !text.is_empty()) {
-            None => Some(None),
-            Some(text) => self.duration(column, text).map(Some),
-        }
-    }
-
     fn alert_trigger(&mut self, def: &NotifyDef) -> Option<AlertTrigger> {
         match def.alert_trigger_type.as_str() {
             "final_failure" => Some(AlertTrigger::FinalFailure),
@@ -338,60 +250,6 @@ impl Check {
                 const EXPECTED: &str = "one of final_failure, each_failure, never, after_failures";
                 self.wrong("alert_trigger_type", other, EXPECTED);
                 None
-            }
-        }
-    }
-
-    fn at_least_one(&mut self, column: &'static str, value: i64) -> Option<usize> {
-        let number = usize::try_from(value).ok().filter(|number| *number >= 1);
-        if number.is_none() {
-            self.wrong(column, value, "1 or more");
-        }
-        number
-    }
-
-    /// `Some(None)`: never.
-    fn dead_alert_count(&mut self, value: i64) -> Option<Option<usize>> {
-        let Ok(number) = usize::try_from(value) else {
-            self.wrong("dead_alert_count", value, "1 or more, or 0 for no alert");
-            return None;
-        };
-        Some((number > 0).then_some(number))
-    }
-
-    /// `Some(None)`: no limit over all nodes.
-    fn quota(&mut self, def: &NotifyDef) -> Option<Option<Quota>> {
-        let text = def.rate_limit.as_deref().map(str::trim).filter(|text| !text.is_empty());
-        let rate = text.and_then(|text| text.parse::<Rate>().ok());
-        if let (Some(text), None) = (text, rate) {
-            self.wrong("rate_limit", text, "a number of at least 1 and a period: `100/1m`, or `5` (per second)");
-        }
-        let total = def.max_concurrency_total.map(|most| self.at_least_one("max_concurrency_total", most));
-        let failures = def.breaker_failures.map(|failures| self.at_least_one("breaker_failures", failures));
-        let pause = self.duration("breaker_pause", &def.breaker_pause)?;
-        let breaker = failures.flatten().map(|failures| {
-            let failures = u32::try_from(failures).unwrap_or(u32::MAX);
-            Breaker { failures, pause }
-        });
-        let quota = Quota { rate, total: total.flatten(), breaker };
-        Some((quota != Quota { rate: None, total: None, breaker: None }).then_some(quota))
-    }
-
-    /// `Some(None)`: no limit.
-    fn max_retries(&mut self, column: Option<i64>, interval: Option<&RetryInterval>) -> Option<Option<u32>> {
-        match column {
-            None => interval.map(|interval| Some(interval.default_retries())),
-            Some(-1) => Some(None),
-            Some(times) => {
-                let number = u32::try_from(times).ok();
-                if number.is_none() {
-                    self.wrong(
-                        "max_retry_times",
-                        times,
-                        "0 or more, -1 for no limit, or null for what retry_interval implies",
-                    );
-                }
-                number.map(Some)
             }
         }
     }

@@ -115,6 +115,14 @@ fn built_in_definition_cannot_encrypt() {
 }
 
 #[test]
+fn handler_of_a_built_in_definition_is_for_that_one_alone() {
+    let problem = NotifyDef::new("mine").handler("notify.bulk").policy().unwrap_err().remove(0).to_string();
+    assert!(problem.starts_with("handler = \"notify.bulk\": expected the handler of an application"), "{problem}");
+    assert!(NotifyDef::new("notify.bulk").handler("notify.bulk").policy().is_ok());
+    assert!(NotifyDef::new("notify.purge").handler("mine").policy().is_ok());
+}
+
+#[test]
 fn a_wrong_duration_is_reported_with_its_place() {
     for (text, expected) in [
         ("soon", "a duration such as `30s` or `1h 30m`"),

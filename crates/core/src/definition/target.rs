@@ -11,6 +11,9 @@ use crate::path::{Budget, DEEPEST, Logical, Tree, Unjudged, filter, holds};
 /// The longest filter, in bytes.
 const LONGEST: usize = 2000;
 
+/// The steps of an evaluation that holds up no thread.
+const QUICK: u64 = 50_000;
+
 const EXPECTED: &str = "a filter expression of JSONPath (RFC 9535) in which `@` is the parameter, such as `@.amount > 100 && @.country == 'DE'`";
 
 /// Which parameters a target gets: the column `target_filter`, a filter expression of JSONPath (RFC 9535), without `$[?` and `]`.
@@ -53,6 +56,14 @@ impl TargetFilter {
     /// [`Unjudged`], if that takes more steps than one evaluation may take, or the parameter is too long, too deep or not JSON.
     pub fn judge(&self, param: &str) -> Result<bool, Unjudged> {
         self.judge_within(param, &mut Budget::new())
+    }
+
+    /// As [`Self::judge`] where that takes some milliseconds at most; `None`: it belongs on a thread that may block.
+    pub fn judge_quickly(&self, param: &str) -> Option<Result<bool, Unjudged>> {
+        match self.judge_within(param, &mut Budget::of(QUICK)) {
+            Err(Unjudged::TooManySteps { .. }) => None,
+            judged => Some(judged),
+        }
     }
 
     fn judge_within(&self, param: &str, budget: &mut Budget) -> Result<bool, Unjudged> {

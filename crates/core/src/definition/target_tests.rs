@@ -106,3 +106,13 @@ fn text_that_is_no_expression_is_refused() {
         assert!(error.ends_with(end), "{text}: {error}");
     }
 }
+
+#[test]
+fn what_takes_long_is_not_judged_quickly() {
+    let costly: TargetFilter = "count(@..*..*) > 1".parse().unwrap();
+    let param = format!("[{}0]", "[[0]],".repeat(20_000));
+    assert_eq!(costly.judge_quickly(&param), None);
+    assert_eq!(costly.judge(&param), Ok(true));
+    assert_eq!(costly.judge_quickly("[[[0]]]"), Some(Ok(true)));
+    assert!(matches!(costly.judge_quickly("["), Some(Err(Unjudged::NotJson { .. }))));
+}

@@ -1,4 +1,4 @@
-//! [`BulkAct`]: a bulk verb as the parameter of a notice of [`crate::BULK_DEFINITION`], with its progress, and its next steps.
+//! [`BulkAct`]: a bulk verb as a notice of [`crate::BULK_DEFINITION`]: its order, its progress, and its next steps.
 //!
 //! A step is that of the bulk verbs that run in the caller's process. The handler is in the sweeper.
 
@@ -17,13 +17,28 @@ use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::limit::Rate;
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
-use crate::store::{ActFence, BulkVerb, Listed, Position};
+use crate::store::{ActFence, Authority, BulkVerb, Listed, Position};
 
-/// A bulk act: what an operator asked for, and how far it is. It is the parameter of its notice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A bulk act: what an operator asked for, and how far it is.
+///
+/// The order stands in the [`Authority`] of its notice, which no producer can write. The progress is the parameter of the notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BulkAct {
+    /// What was asked for.
+    #[serde(flatten)]
+    pub order: BulkOrder,
+    /// The operator, for the audit.
+    pub who: String,
+    /// How far it is.
+    #[serde(flatten)]
+    pub done: BulkDone,
+}
+
+/// What an operator asked a bulk act for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BulkOrder {
     /// What it does.
     pub verb: ActVerb,
     /// Why, of a cancel or a purge.
@@ -31,28 +46,27 @@ pub struct BulkAct {
     pub reason: Option<String>,
     /// The notices. Those that were added (a cancel) or had ended (the others) when the notice of the act was added.
     pub filter: Filter,
-    /// How many notices it changes per period. It works at most [`Self::AHEAD`] ahead.
+    /// How many notices it changes per period. It works at most [`BulkAct::AHEAD`] ahead.
     pub rate: Rate,
-    /// The operator, for the audit.
-    pub who: String,
+}
+
+/// How far a bulk act is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BulkDone {
     /// How many notices were changed. A process that dies between a step and its stored progress leaves this step uncounted; the audit
     /// has it.
-    #[serde(default)]
     pub changed: u64,
     /// How many were not changed, because a live notice has their dedupe key.
-    #[serde(default)]
     pub dedupe_key_taken: u64,
     /// How many had changed since they were read, or were locked.
-    #[serde(default)]
     pub passed_over: u64,
     /// How many steps were executed.
-    #[serde(default)]
     pub steps: u64,
     /// When the next notice may be changed or is due, by the rate.
-    #[serde(default)]
     pub paced_until: Option<DateTime<Utc>>,
     /// Where the next step begins; `None`: at the beginning.
-    #[serde(default)]
     pub cursor: Option<Cursor>,
 }
 
@@ -98,9 +112,20 @@ impl BulkAct {
     /// How far an act works ahead of its rate. A retry makes notices due within this time; a cancel and a purge change them earlier by it.
     pub const AHEAD: Duration = Duration::from_secs(10);
 
-    pub(super) fn new(verb: ActVerb, reason: Option<String>, filter: Filter, rate: Rate, who: String) -> Self {
-        let (changed, dedupe_key_taken, passed_over, steps, paced_until, cursor) = (0, 0, 0, 0, None, None);
-        Self { verb, reason, filter, rate, who, changed, dedupe_key_taken, passed_over, steps, paced_until, cursor }
+    /// Reads the act of a notice: its authority and its parameter. For the sweeper.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an edit by hand made one of them unreadable.
+    #[doc(hidden)]
+    pub fn read(authority: &Authority, param: &str) -> Result<Self> {
+        let wrong = |what: &'static str, error: &dyn std::fmt::Display| Error::Invalid {
+            what,
+            problem: format!("{error}; the chapter \"JSON\" of the book has its shape"),
+        };
+        let order = authority.detail.as_deref().unwrap_or_default();
+        let order = serde_json::from_str(order).map_err(|error| wrong("the order of a bulk act", &error))?;
+        let done = serde_json::from_str(param).map_err(|error| wrong("the parameter of a bulk act", &error))?;
+        Ok(Self { order, who: authority.who.clone(), done })
     }
 
     /// Prepares the steps of an attempt. For the sweeper.
@@ -109,16 +134,17 @@ impl BulkAct {
     /// [`Error::Invalid`] and [`Error::UnknownDefinition`] for a filter that cannot be executed; those of the store.
     #[doc(hidden)]
     pub async fn begin(self, outbox: &AnyOutbox, claim: ActClaim) -> Result<ActRun> {
-        self.verb.check(&self.filter)?;
-        let mut filter = self.filter.clone();
-        if self.verb != ActVerb::Cancel {
+        let order = &self.order;
+        order.verb.check(&order.filter)?;
+        let mut filter = order.filter.clone();
+        if order.verb != ActVerb::Cancel {
             filter.until = Some(filter.until.map_or(claim.created, |until| until.min(claim.created)));
         }
         let operator = outbox.operator(&self.who);
         let mut parts: VecDeque<Part> = operator.parts(&filter).await?.into();
-        if let Some(cursor) = &self.cursor {
+        if let Some(cursor) = &self.done.cursor {
             let place = |def_id: i64, status: Status| {
-                (def_id, self.filter.statuses.iter().position(|one| *one == status).unwrap_or_default())
+                (def_id, order.filter.statuses.iter().position(|one| *one == status).unwrap_or_default())
             };
             let reached = place(cursor.def_id, cursor.status);
             parts.retain(|part| place(part.slice.def_id, part.slice.status) >= reached);
@@ -128,12 +154,12 @@ impl BulkAct {
                 first.slice.after.clone_from(&cursor.after);
             }
         }
-        let detail = match self.verb {
-            ActVerb::Retry => format!("bulk act {}: {filter}, at a rate of {}", claim.id, self.rate),
+        let detail = match order.verb {
+            ActVerb::Retry => format!("bulk act {}: {filter}, at a rate of {}", claim.id, order.rate),
             _ => format!("bulk act {}: {filter}", claim.id),
         };
-        let reason = self.reason.clone().unwrap_or_default();
-        let verb = match self.verb {
+        let reason = order.reason.clone().unwrap_or_default();
+        let verb = match order.verb {
             ActVerb::Retry => BulkVerb::Retry,
             ActVerb::Cancel => BulkVerb::Cancel { reason },
             ActVerb::Purge => BulkVerb::Purge { reason },
@@ -166,11 +192,11 @@ impl ActRun {
     /// Those of the store.
     pub async fn step(&mut self) -> Result<AfterStep> {
         let Some(part) = self.parts.front_mut() else { return Ok(AfterStep::Ended) };
-        let act = &mut self.act;
+        let (done, rate) = (&mut self.act.done, self.act.order.rate);
         let now = self.operator.stores().send.now().await?;
-        let first = act.paced_until.map_or(now, |at| at.max(now));
+        let first = done.paced_until.map_or(now, |at| at.max(now));
         let wait = (first - now).to_std().unwrap_or_default();
-        let (rate, created) = (act.rate, self.claim.created);
+        let created = self.claim.created;
         // A step is a full one, or, at a slow rate, one for nearly all of the time that it may work ahead: else there would soon be one for each
         // few notices. The small rest is for an attempt that begins late.
         let whole = rate.offset(STEP as u64).min(BulkAct::AHEAD * 99 / 100);
@@ -179,27 +205,27 @@ impl ActRun {
             return Ok(AfterStep::Wait(wait.saturating_sub((BulkAct::AHEAD / 2).min(BulkAct::AHEAD - whole))));
         };
         let due = |n: u64, notice: &Listed| (notice.create_time <= created).then(|| first + rate.offset(n));
-        let mut done = Bulk::default();
+        let mut step = Bulk::default();
         let ActClaim { id, fence, lease_end, .. } = self.claim;
         let act_fence = Some(ActFence { id, fence, lease_end });
         let order = Order { verb: &self.verb, filter: &self.detail, act: act_fence };
-        if !self.operator.step(part, rate.within(lead).min(STEP), order, &mut done, due).await? {
+        if !self.operator.step(part, rate.within(lead).min(STEP), order, &mut step, due).await? {
             return Ok(AfterStep::Lost);
         }
-        act.changed += done.changed;
-        act.dedupe_key_taken += done.dedupe_key_taken;
-        act.passed_over += done.passed_over;
-        act.steps += 1;
-        let selected = done.changed + done.dedupe_key_taken + done.passed_over;
+        done.changed += step.changed;
+        done.dedupe_key_taken += step.dedupe_key_taken;
+        done.passed_over += step.passed_over;
+        done.steps += 1;
+        let selected = step.changed + step.dedupe_key_taken + step.passed_over;
         if rate != Rate::AT_ONCE && selected > 0 {
-            act.paced_until = Some(first + rate.offset(selected));
+            done.paced_until = Some(first + rate.offset(selected));
         }
         let slice = &part.slice;
-        act.cursor = Some(Cursor { def_id: slice.def_id, status: slice.status, after: slice.after.clone() });
+        done.cursor = Some(Cursor { def_id: slice.def_id, status: slice.status, after: slice.after.clone() });
         if part.is_ended() {
             self.parts.pop_front();
         }
-        let param = written(&self.act)?;
+        let param = written(&self.act.done)?;
         Ok(match self.operator.stores().operate.note_progress(id, fence, &param).await? {
             false => AfterStep::Lost,
             true if self.parts.is_empty() => AfterStep::Ended,
@@ -208,10 +234,18 @@ impl ActRun {
     }
 }
 
-/// Returns an act as the parameter of its notice.
-pub(super) fn written(act: &BulkAct) -> Result<String> {
+impl BulkOrder {
+    /// Returns it as the authority of its notice.
+    pub(super) fn authority(&self, who: &str) -> Result<Authority> {
+        let act = self.verb.name().to_owned();
+        Ok(Authority { who: who.to_owned(), act, detail: Some(written(self)?) })
+    }
+}
+
+/// Returns a part of an act as it is stored.
+pub(super) fn written(part: &impl Serialize) -> Result<String> {
     let failed = |error| Error::from(StoreError::new("writing a bulk act", FaultKind::Permanent, error));
-    serde_json::to_string(act).map_err(failed)
+    serde_json::to_string(part).map_err(failed)
 }
 
 #[cfg(test)]
@@ -223,13 +257,22 @@ mod tests {
         let filter =
             Filter::dead_letters().definition("sync").class("busy").ids([7]).text("a").from(DateTime::UNIX_EPOCH);
         let rate: Rate = "100/1m".parse().unwrap();
-        let mut act = BulkAct::new(ActVerb::Retry, None, filter, rate, "alice".to_owned());
+        let order = BulkOrder { verb: ActVerb::Retry, reason: None, filter, rate };
         let after = Some(Position::new("2026-11-21 10:42:07.123456", 7));
-        act.cursor = Some(Cursor { def_id: 1, status: Status::DeadLetter, after });
-        assert_eq!(serde_json::from_str::<BulkAct>(&written(&act).unwrap()).unwrap(), act);
-        let short = r#"{"verb":"purge","filter":{"statuses":["dead_letter"]},"rate":"at once","who":"a"}"#;
-        assert_eq!(serde_json::from_str::<BulkAct>(short).unwrap().rate, Rate::AT_ONCE);
-        let wrong = short.replace("at once", "often");
-        assert!(serde_json::from_str::<BulkAct>(&wrong).unwrap_err().to_string().contains("expected a number"));
+        let cursor = Some(Cursor { def_id: 1, status: Status::DeadLetter, after });
+        let done = BulkDone { changed: 3, cursor, ..BulkDone::default() };
+        let authority = order.authority("alice").unwrap();
+        let act = BulkAct::read(&authority, &written(&done).unwrap()).unwrap();
+        assert_eq!(act, BulkAct { order, who: "alice".to_owned(), done });
+        let short = r#"{"verb":"purge","filter":{"statuses":["dead_letter"]},"rate":"at once"}"#;
+        let with = |order: &str| Authority { detail: Some(order.to_owned()), ..authority.clone() };
+        assert_eq!(BulkAct::read(&with(short), "{}").unwrap().order.rate, Rate::AT_ONCE);
+        let error = |authority: &Authority, param: &str| BulkAct::read(authority, param).unwrap_err().to_string();
+        assert!(error(&with(&short.replace("at once", "often")), "{}").contains("expected a number"));
+        assert!(error(&Authority { detail: None, ..authority.clone() }, "{}").contains("order of a bulk act"));
+        assert!(
+            error(&authority, r#"{"verb":"purge"}"#).contains("parameter of a bulk act"),
+            "no order in a parameter"
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::act::{BulkAct, written};
+use super::act::{BulkAct, BulkDone, BulkOrder, written};
 use super::act_verb::ActVerb;
 use super::filter::Filter;
 use super::operator::{Operator, cut};
@@ -38,7 +38,7 @@ pub struct BulkProgress {
     pub status: Status,
     /// Why it was stopped or gave up.
     pub end_reason: Option<String>,
-    /// The act; `None` if its parameter is unreadable after an edit by hand.
+    /// The act; `None` if it has no authority, or is unreadable after an edit by hand.
     pub act: Option<BulkAct>,
 }
 
@@ -57,7 +57,7 @@ impl Operator {
     /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout");
     /// let started = alice.start_retry_all(&filter, "100/1m".parse()?).await?;
     /// if let Some(progress) = started.progress().await? {
-    ///     println!("{:?}: {:?}", progress.status, progress.act.map(|act| act.changed));
+    ///     println!("{:?}: {:?}", progress.status, progress.act.map(|act| act.done.changed));
     /// }
     /// alice.cancel(started.id(), "the target is down again").await?;
     /// alice.retry(started.id()).await?;
@@ -89,9 +89,9 @@ impl Operator {
     async fn start(&self, verb: ActVerb, reason: Option<String>, filter: &Filter, rate: Rate) -> Result<BulkHandle> {
         verb.check(filter)?;
         self.parts(filter).await?;
-        let act = BulkAct::new(verb, reason, filter.clone(), rate, self.who.clone());
+        let authority = BulkOrder { verb, reason, filter: filter.clone(), rate }.authority(&self.who)?;
         let def_id = self.bulk_definition().await?;
-        let id = self.stores().operate.add(def_id, &written(&act)?).await?;
+        let id = self.stores().operate.add(def_id, &written(&BulkDone::default())?, &authority).await?;
         self.outbox.wake();
         Ok(self.bulk(id))
     }
@@ -145,7 +145,8 @@ impl BulkHandle {
     /// Those of the store.
     pub async fn progress(&self) -> Result<Option<BulkProgress>> {
         let Some(notice) = self.operator.show(self.id).await? else { return Ok(None) };
-        let act = serde_json::from_str(&notice.param).ok();
+        let authority = self.operator.stores().send.authority(self.id).await?;
+        let act = authority.and_then(|authority| BulkAct::read(&authority, &notice.param).ok());
         Ok(Some(BulkProgress { id: notice.id, status: notice.status, end_reason: notice.end_reason, act }))
     }
 

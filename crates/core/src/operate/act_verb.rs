@@ -20,6 +20,15 @@ pub enum ActVerb {
 }
 
 impl ActVerb {
+    /// Returns its name: `retry`, `cancel` or `purge`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+            Self::Purge => "purge",
+        }
+    }
+
     /// Rejects a filter that no index serves, or with statuses that the verb does not change.
     pub(super) fn check(self, filter: &Filter) -> Result<()> {
         use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Succeeded};

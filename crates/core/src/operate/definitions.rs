@@ -8,7 +8,7 @@ use super::operator::Operator;
 use crate::add::nearest_name;
 use crate::definition::{DefVersion, NotifyDef, for_people, inheriting};
 use crate::engine::followed_among;
-use crate::error::{Error, Result};
+use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::notice::Status;
 use crate::outbox::Updated;
 use crate::store::{Edit, QueueSlice};
@@ -119,7 +119,7 @@ impl Operator {
     /// Returns what replacing the row `seen` by `new` would do to the live notices. Changes nothing.
     ///
     /// It reads up to a million waiting retries. If there are more, or if that takes longer than 5 s, the numbers are lower
-    /// bounds ([`EditPreview::retries`] shows that).
+    /// bounds ([`EditPreview::retries`] shows that), and so they are for an account that may not read notices.
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column of `new` that cannot work; those of the store.
@@ -133,11 +133,16 @@ impl Operator {
         engine.validate(new)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
-        let (retries, looked_at) =
-            match tokio::time::timeout(PATIENCE, self.stores().browse.retries(seen.id, all)).await {
-                Ok(retries) => (retries?, all),
-                Err(_) => (self.stores().browse.retries(seen.id, fewer).await?, fewer),
-            };
+        // An account that may edit rows and not read notices learns nothing of these: then each number is a lower bound.
+        let is_refused = |error: &StoreError| error.kind == FaultKind::Unusable;
+        let retries = match tokio::time::timeout(PATIENCE, self.stores().browse.retries(seen.id, all)).await {
+            Ok(retries) => retries.map(|retries| (retries, all)),
+            Err(_) => self.stores().browse.retries(seen.id, fewer).await.map(|retries| (retries, fewer)),
+        };
+        let (retries, looked_at) = match retries {
+            Err(error) if is_refused(&error) => (Vec::new(), 0),
+            retries => retries?,
+        };
         let count: u64 = retries.iter().map(|group| group.count).sum();
         (in_flight.retries, in_flight.more) = (retries, count >= looked_at as u64);
         for (status, counted) in [
@@ -145,8 +150,13 @@ impl Operator {
             (Status::Sending, &mut in_flight.sending),
             (Status::AwaitingAck, &mut in_flight.awaiting_ack),
         ] {
-            let found = self.stores().browse.count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
-            *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
+            *counted = match self.stores().browse.count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await {
+                Err(error) if is_refused(&error) => Counted { count: 0, more: true },
+                found => {
+                    let found = found?;
+                    Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND }
+                }
+            };
         }
         let nodes = self.nodes().await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();

@@ -29,7 +29,7 @@ mod series;
 mod test_send;
 
 pub use crate::limit::Rate;
-pub use act::{ActClaim, ActRun, AfterStep, BulkAct, Cursor};
+pub use act::{ActClaim, ActRun, AfterStep, BulkAct, BulkDone, BulkOrder, Cursor};
 pub use act_handle::{BulkHandle, BulkProgress};
 pub use act_verb::ActVerb;
 pub use alerts::OpenAlert;

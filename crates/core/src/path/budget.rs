@@ -93,7 +93,12 @@ pub(crate) struct Budget {
 impl Budget {
     /// Returns the budget of one evaluation.
     pub(crate) fn new() -> Self {
-        Self { left: STEPS, at: 0 }
+        Self::of(STEPS)
+    }
+
+    /// Returns a smaller one.
+    pub(crate) fn of(steps: u64) -> Self {
+        Self { left: steps, at: 0 }
     }
 
     /// Takes steps.

@@ -18,11 +18,13 @@
 
 mod alerts;
 mod audit;
+mod authority;
 mod browse;
 mod counts;
 mod definitions;
 mod only;
 mod operate;
+mod pass_on;
 mod position;
 mod send;
 mod send_limits;
@@ -38,11 +40,13 @@ pub use crate::definition::schedule::LastTick;
 pub use crate::limit::BreakerInput;
 pub use alerts::{AlertStep, AlertStore};
 pub use audit::AuditQuery;
+pub use authority::Authority;
 pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGroup};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use only::{Only, TextSearch};
 pub use operate::{ActFence, BulkStep, BulkStepDone, BulkVerb, NO_NOTICE, OperateStore, Target};
+pub use pass_on::{PassOn, PassedOn};
 pub use position::Position;
 pub use send::{
     Advanced, BEAT, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES,

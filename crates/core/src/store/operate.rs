@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::verb::{Verb, VerbResult};
-use super::{AuditEntry, Purged, Switch};
+use super::{AuditEntry, Authority, Purged, Switch};
 use crate::ack::{AckResult, Reply};
 use crate::error::StoreError;
 use crate::notice::Status;
@@ -35,8 +35,8 @@ pub trait OperateStore: Send + Sync + 'static {
     /// changed since they were read, or are locked, are skipped.
     async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError>;
 
-    /// Adds a notice of a definition in a transaction of its own, due at once. Returns its id.
-    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError>;
+    /// Adds a notice of a built-in definition, due at once, with its authority, in one transaction. Returns its id.
+    async fn add(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError>;
 
     /// Adds a notice of a definition that is due at once and has the tag [`TEST_TAG`](crate::test_mark::TEST_TAG), and writes an audit
     /// entry ([`AuditEntry::of_test`]), in one transaction. Returns its id.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Alarm, SeriesRow, Settle, Settled};
+use super::{Alarm, Authority, PassOn, PassedOn, SeriesRow, Settle, Settled};
 use crate::definition::Policy;
 use crate::definition::schedule::LastTick;
 use crate::error::StoreError;
@@ -28,8 +28,8 @@ pub trait SendStore: Send + Sync + 'static {
     /// notice of the last call and was not visible then.
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
 
-    /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, in one transaction. It waits for no row
-    /// lock.
+    /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, with the authority of each, in one transaction. It
+    /// waits for no row lock.
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError>;
 
     /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
@@ -42,8 +42,19 @@ pub trait SendStore: Send + Sync + 'static {
     /// decision under the fence, which rejects it if another caller was faster.
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
 
+    /// Returns the authority of a notice of a built-in definition.
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError>;
+
+    /// Returns the authority under which a claim of a notice of a built-in definition acts; `None`: it has none and must not act. Each claim
+    /// uses it once, and no earlier claim after it: another notice that has got the same id begins with the first fence again. The
+    /// notice must be of the definition for which it was added, and no ended one may have its id.
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError>;
+
     /// Persists outcomes, each independent of the others. Returns one result per outcome, in the same order.
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Passes a notice on to some of its targets, as [`Settle::pass_to`] says, and stores how far it is, in one transaction.
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError>;
 
     /// Makes each lease end `lease` from now if its attempt is still being sent, and returns the ids of those extended. A row that
     /// another transaction has locked is skipped, so that it does not delay the other leases; the caller tries it again.
@@ -100,6 +111,8 @@ pub struct Tick {
     pub last: DateTime<Utc>,
     /// The parameters of the notices to add, as JSON, in their order. They are due at once.
     pub params: Vec<String>,
+    /// What lets each of them act, where the definition is built in.
+    pub authority: Option<Authority>,
 }
 
 /// Result of moving a due row on: a [`Tick`] or an [`super::AlertStep`].
@@ -229,6 +242,12 @@ pub enum Purge {
         /// Only those that began longer ago than this.
         older_than: Duration,
         /// The maximum number of rows; a store that keeps hours together deletes whole hours.
+        limit: usize,
+    },
+    /// Authorities and the progress of passing on, of notices that are gone, live and ended. Each deleted row is returned as an empty
+    /// [`Purged`].
+    Orphans {
+        /// The maximum number of rows.
         limit: usize,
     },
     /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.

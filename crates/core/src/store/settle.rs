@@ -41,7 +41,7 @@ pub struct Settle {
     pub for_breaker: Option<Box<BreakerInput>>,
     /// The targets to which it is passed on. The store inserts for each a notice with the notice's parameter, description, trace
     /// context, keys and own limits, due at once, in the transaction that stores the outcome; none where a live notice of the target
-    /// has its dedupe key.
+    /// has its dedupe key. Where another transaction has just inserted one with that key, the outcome is [`Settled::Locked`].
     pub pass_to: Vec<i64>,
 }
 
@@ -170,7 +170,7 @@ pub enum Settled {
     /// The notice ended otherwise during this attempt, with this status: it was acked, cancelled, settled by the worker with the
     /// claim, or made a dead letter after its lease. Nothing was changed.
     Ended(Status),
-    /// Another transaction has locked the row: settle it again later.
+    /// Another transaction has locked the row, or holds the dedupe key that a target would get: settle it again later.
     Locked,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use solid_notify_core::dispatch::FirstAttemptSender;
-use solid_notify_core::store::AuditEntry;
+use solid_notify_core::store::{AuditEntry, Authority};
 use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::{NewNotice, StoreError};
 
@@ -82,6 +82,7 @@ impl RedisStore {
                         max_tries: notice.own_limits().max_tries.map(Text),
                         expires_at: notice.expires_millis().map(Text),
                         skipped: notice.skip_reason(),
+                        authority: None,
                     }
                 };
                 let insert = given::Insert { call: &call, notices: chunk.iter().map(new).collect() };
@@ -96,11 +97,12 @@ impl RedisStore {
     }
 
     /// Adds the notice of a bulk act, due at once; returns its id.
-    pub(super) async fn add_act(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+    pub(super) async fn add_act(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError> {
         let number = self.common(&given::Common::Numbers { wanted: 1 }, "taking a number for a notice").await?;
         let id = notice_id(number, def_id);
         let call = format!("{:x}", fastrand::u64(..));
-        let notice = given::New { member: member(id), param, ..given::New::default() };
+        let authority = codec::authority_text(authority);
+        let notice = given::New { member: member(id), param, authority: Some(&authority), ..given::New::default() };
         let insert = given::Insert { call: &call, notices: vec![notice] };
         let _: Vec<String> = self.run(&INSERT, def_id, &insert, "adding a bulk act").await?;
         Ok(id)

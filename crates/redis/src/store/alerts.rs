@@ -9,7 +9,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
 use solid_notify_core::alert::silence::{AlertChange, decide};
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore, AuditEntry};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore, AuditEntry, Authority};
 
 use super::given::{self, AlertWhat, ChangedAlert, Plain, Text};
 use super::keys::FIRST_ALERTS;
@@ -44,7 +44,8 @@ impl RedisStore {
     /// Returns a notice of an alert.
     async fn notice(&self, alert_def: i64, param: String) -> Result<Plain, StoreError> {
         let number = self.common(&given::Common::Numbers { wanted: 1 }, "taking a number for a notice").await?;
-        Ok(Plain { member: member(notice_id(number, alert_def)), param })
+        let authority = Some(codec::authority_text(&Authority::of_alert()));
+        Ok(Plain { member: member(notice_id(number, alert_def)), param, authority })
     }
 
     async fn alert_at(&self, alert_def: i64, field: &str, source: Option<i64>) -> Result<SeenAlert, StoreError> {

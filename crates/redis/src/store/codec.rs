@@ -8,7 +8,9 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
-use solid_notify_core::store::{Alarm, AuditEntry, Cause, Node, NoticeCounts, Paused, RefusedConfig, SeenNode};
+use solid_notify_core::store::{
+    Alarm, AuditEntry, Authority, Cause, Node, NoticeCounts, Paused, RefusedConfig, SeenNode,
+};
 use std::time::Duration;
 
 use super::given::ForTarget;
@@ -209,6 +211,14 @@ struct AuditText {
 pub(super) fn audit_text(entry: &AuditEntry) -> String {
     let AuditEntry { who, act, def_id, notice_id, notice_ids, detail, .. } = entry.clone();
     json(&AuditText { who, act, def_id, notice_id, notice_ids, detail })
+}
+
+pub(super) fn authority_text(authority: &Authority) -> String {
+    json(authority)
+}
+
+pub(super) fn authority(text: &str) -> Option<Authority> {
+    read("authority", text)
 }
 
 pub(super) fn audit(time: DateTime<Utc>, text: &str) -> Option<AuditEntry> {

@@ -4,14 +4,38 @@
 
 use std::collections::BTreeMap;
 
-use solid_notify_core::StoreError;
-use solid_notify_core::store::Alarm;
+use solid_notify_core::store::{Alarm, PassOn, PassedOn};
+use solid_notify_core::{NotifyDef, StoreError};
 
 use super::codec::Outgoing;
 use super::given::{self, ForTarget, Text};
-use super::{CHANGE, INSERT, LOOK, RedisStore, codec};
+use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
 
 impl RedisStore {
+    /// Passes a notice on in parts. The rows of the targets are in another slot: they are read before, so a target that is created in the same
+    /// moment may get nothing.
+    pub(super) async fn pass_on_part(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        const DOING: &str = "passing a notice on in parts";
+        let is_target = |row: &NotifyDef| row.target_of == Some(part.def_id) && row.delete_time.is_none();
+        let (_, rows) = self.rows().await?;
+        let mut now: Vec<i64> =
+            rows.iter().filter(|seen| seen.row.as_ref().is_some_and(is_target)).map(|seen| seen.id).collect();
+        now.sort_unstable();
+        // Later parts go by the list of the first one, whatever the rows are now.
+        let known = if now == part.known { part.targets.as_slice() } else { &[] };
+        let targets = known.iter().map(|target| Text(*target)).collect();
+        let change =
+            given::Change::PassOn { member: member(part.id), fence: Text(part.fence), targets, most: part.most };
+        let reply: Vec<String> = self.run(&CHANGE, part.def_id, &change, DOING).await?;
+        let [targets, done] = reply.as_slice() else {
+            return Ok(if reply.is_empty() { PassedOn::Busy } else { PassedOn::Changed });
+        };
+        // The next look for due notices forwards what fails here.
+        self.forward(part.def_id).await?;
+        let targets = targets.split(' ').filter_map(|target| target.parse().ok()).collect();
+        Ok(PassedOn::Part { targets, done: done.parse().unwrap_or_default() })
+    }
+
     /// Forwards what is stored in the slot of a definition.
     pub(super) async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
         loop {

@@ -10,9 +10,9 @@ use super::{AT_ONCE, RedisStore, given};
 
 const MARKING: &str = "marking an idempotency key as seen";
 
-/// Returns the mark of a receiver's key. Neither of them contains a zero byte.
-pub(crate) fn mark(receiver: &str, key: &str) -> String {
-    format!("{receiver}\0{key}")
+/// Returns the mark of a sender's key at a receiver. None of them contains a zero byte.
+pub(crate) fn mark(receiver: &str, sender: &str, key: &str) -> String {
+    format!("{receiver}\0{sender}\0{key}")
 }
 
 impl RedisStore {

@@ -47,7 +47,7 @@
 //! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
 //! | `switch` | string | JSON, present while all sending is paused |
 //! | `audit` | stream | audit entries about everything else |
-//! | `inbox` | hash | receiver, a zero byte and each idempotency key that it has seen, to a word for the call that marked it |
+//! | `inbox` | hash | receiver, sender and each idempotency key that it has seen, with zero bytes between them, to a word for the call that marked it |
 //! | `inbox_times` | sorted set | the same, by the time when it was first seen |
 
 use solid_notify_core::StoreError;

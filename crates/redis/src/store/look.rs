@@ -73,7 +73,7 @@ impl RedisStore {
         };
         let notice = |(number, param): (i64, &String)| {
             let member = member(notice_id(number, tick.def_id));
-            Plain { member, param: param.clone() }
+            Plain { member, param: param.clone(), authority: tick.authority.as_ref().map(codec::authority_text) }
         };
         let change = given::Change::Tick {
             seen_tick: tick.seen.at.map(|at| Text(millis_from_time(at))),
@@ -120,6 +120,8 @@ impl RedisStore {
             }
             Purge::Series { older_than, limit } => self.purge_series(*older_than, *limit).await,
             Purge::Inbox { older_than, limit } => self.purge_inbox(*older_than, *limit).await,
+            // It is a field of its notice.
+            Purge::Orphans { .. } => Ok(Vec::new()),
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;
                 let is_target = |seen: &SeenRow| seen.row.as_ref().is_some_and(|row| row.target_of == Some(*def_id));

@@ -45,14 +45,15 @@ use row::Stored;
 
 const KEYS: &str = include_str!("lua/keys.lua");
 const SHARED: &str = include_str!("lua/shared.lua");
+const FORWARD: &str = include_str!("lua/forward.lua");
 const AUDIT: &str = include_str!("lua/audit.lua");
 const DEFINITION: &str = include_str!("lua/definition.lua");
 
 static INSERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/insert.lua")]);
 static CLAIM: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/claim.lua")]);
-static SETTLE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/settle.lua")]);
+static SETTLE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, FORWARD, include_str!("lua/settle.lua")]);
 static LOOK: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/look.lua")]);
-static CHANGE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/change.lua")]);
+static CHANGE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, FORWARD, include_str!("lua/change.lua")]);
 static ALERT: Script = Script::new(&[AUDIT, DEFINITION, KEYS, CLAIMING, SHARED, include_str!("lua/alert.lua")]);
 static META: Script = Script::new(&[AUDIT, DEFINITION, include_str!("lua/meta.lua")]);
 

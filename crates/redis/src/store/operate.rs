@@ -12,9 +12,9 @@ use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{NoticeRecord, duration_millis, time_from_millis};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
-    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts,
-    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup,
-    Switch, next_count, was_seen,
+    AuditEntry, AuditQuery, Authority, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed,
+    NoticeCounts, OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts, SeriesQuery,
+    StoredGroup, Switch, next_count, was_seen,
 };
 
 use super::given::{self, Millis, Text};
@@ -164,8 +164,8 @@ impl OperateStore for RedisStore {
         self.change_some(step).await
     }
 
-    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
-        self.add_act(def_id, param).await
+    async fn add(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError> {
+        self.add_act(def_id, param, authority).await
     }
 
     async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {

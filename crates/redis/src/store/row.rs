@@ -87,6 +87,11 @@ impl Stored {
         self.number("fence").unwrap_or_default()
     }
 
+    /// What lets it act, as JSON, if its definition is built in.
+    pub(super) fn authority(&self) -> Option<String> {
+        self.text("authority")
+    }
+
     pub(super) fn claimed(&self, status: Status) -> ClaimedNotice {
         let record = self.record(status);
         ClaimedNotice {

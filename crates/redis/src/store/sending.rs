@@ -5,12 +5,12 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, Purged, SendStore, SeriesRow, Settle,
-    Settled, Tick,
+    Advanced, Authority, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, PassOn, PassedOn, Purge, Purged,
+    SendStore, SeriesRow, Settle, Settled, Tick,
 };
 
 use super::given::{self, Millis, Text};
-use super::{AT_ONCE, CHANGE, RedisStore, def_of, member};
+use super::{AT_ONCE, CHANGE, RedisStore, codec, def_of, member};
 
 #[async_trait]
 impl SendStore for RedisStore {
@@ -34,8 +34,21 @@ impl SendStore for RedisStore {
         self.look_for(look, limit).await
     }
 
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
+        Ok(self.load(id).await?.and_then(|stored| codec::authority(&stored.authority()?)))
+    }
+
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError> {
+        // It is a field of the notice itself.
+        self.authority(claimed.id).await
+    }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         self.settle_all(batch).await
+    }
+
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        self.pass_on_part(part).await
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {

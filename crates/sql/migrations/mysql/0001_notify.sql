@@ -230,6 +230,27 @@ CREATE TABLE IF NOT EXISTS notify_limit (
     probe      bigint
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
+-- What lets a notice of a built-in definition act (a bulk act, a purge, an alert): written with it, by an account that may write here. A
+-- notice that a producer inserts by itself has none.
+CREATE TABLE IF NOT EXISTS notify_authority (
+    notice_id bigint NOT NULL PRIMARY KEY,
+    def_id    bigint NOT NULL,
+    -- The operator.
+    who       varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    act       varchar(100) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    -- The fence of the last claim that has used it.
+    fence     integer NOT NULL DEFAULT 0,
+    -- The order of a bulk act, as JSON.
+    detail    longtext
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- How far a notice is that is passed on to its targets in parts: their ids, as the first part found them, and how many of them have it.
+CREATE TABLE IF NOT EXISTS notify_passing (
+    notice_id bigint NOT NULL PRIMARY KEY,
+    targets   longtext NOT NULL,
+    done      integer NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = UTC_TIMESTAMP(), reason = '…'`.
 CREATE TABLE IF NOT EXISTS notify_switch (
     id     smallint NOT NULL DEFAULT 1 PRIMARY KEY,
@@ -260,12 +281,13 @@ CREATE TABLE IF NOT EXISTS notify_count (
     next_time          datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- The idempotency keys that receivers have seen. notify.purge deletes old ones.
+-- The idempotency keys that receivers have seen, of each sender. notify.purge deletes old ones.
 CREATE TABLE IF NOT EXISTS notify_inbox (
     receiver        varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    sender          varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
     idempotency_key varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
     first_seen      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    PRIMARY KEY (receiver, idempotency_key),
+    PRIMARY KEY (receiver, sender, idempotency_key),
     -- Finds the old ones.
     KEY notify_inbox_first_seen (first_seen)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

@@ -52,6 +52,8 @@ BEGIN
     END IF;
     SET problem = CASE
         WHEN definition IS NULL THEN concat('there is no definition ', quote(the_name))
+        WHEN the_name IN ('notify.alert', 'notify.bulk', 'notify.dead_letters', 'notify.purge')
+            THEN 'the definition is built in, so only solid-notify itself adds its notices'
         WHEN encrypts THEN 'the definition has encrypt_param: add its notices with the library, which encrypts them'
         WHEN NOT json_valid(coalesce(the_param, 'null')) THEN 'the parameter is not JSON'
         WHEN char_length(the_ordering_key) NOT BETWEEN 1 AND 200 OR char_length(the_key) NOT BETWEEN 1 AND 200

@@ -225,6 +225,27 @@ CREATE TABLE notify_limit (
     probe      bigint
 );
 
+-- What lets a notice of a built-in definition act (a bulk act, a purge, an alert): written with it, by an account that may write here. A
+-- notice that a producer inserts by itself has none.
+CREATE TABLE notify_authority (
+    notice_id bigint PRIMARY KEY,
+    def_id    bigint NOT NULL,
+    -- The operator.
+    who       text NOT NULL,
+    act       text NOT NULL,
+    -- The fence of the last claim that has used it.
+    fence     integer NOT NULL DEFAULT 0,
+    -- The order of a bulk act, as JSON.
+    detail    text
+);
+
+-- How far a notice is that is passed on to its targets in parts: their ids, as the first part found them, and how many of them have it.
+CREATE TABLE notify_passing (
+    notice_id bigint PRIMARY KEY,
+    targets   text NOT NULL,
+    done      integer NOT NULL
+);
+
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = true, who = '…', since = now(), reason = '…'`.
 CREATE TABLE notify_switch (
     id     smallint PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
@@ -253,12 +274,13 @@ CREATE TABLE notify_count (
     next_time          timestamptz NOT NULL
 );
 
--- The idempotency keys that receivers have seen. notify.purge deletes old ones.
+-- The idempotency keys that receivers have seen, of each sender. notify.purge deletes old ones.
 CREATE TABLE notify_inbox (
     receiver        text NOT NULL,
+    sender          text NOT NULL,
     idempotency_key text NOT NULL,
     first_seen      timestamptz NOT NULL DEFAULT statement_timestamp(),
-    PRIMARY KEY (receiver, idempotency_key)
+    PRIMARY KEY (receiver, sender, idempotency_key)
 );
 
 -- Finds the old ones.

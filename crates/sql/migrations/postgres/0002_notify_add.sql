@@ -33,6 +33,8 @@ BEGIN
     SELECT d.id, d.encrypt_param INTO definition, encrypts FROM notify_def d WHERE d.name = notify_add.name AND d.delete_time IS NULL;
     problem := CASE
         WHEN definition IS NULL THEN 'there is no definition ' || coalesce(quote_literal(left(notify_add.name, 200)), 'null')
+        WHEN notify_add.name IN ('notify.alert', 'notify.bulk', 'notify.dead_letters', 'notify.purge')
+            THEN 'the definition is built in, so only solid-notify itself adds its notices'
         WHEN encrypts THEN 'the definition has encrypt_param: add its notices with the library, which encrypts them'
         WHEN length(notify_add.ordering_key) NOT BETWEEN 1 AND 200 OR length(key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'

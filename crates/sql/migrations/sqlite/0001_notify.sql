@@ -248,6 +248,27 @@ CREATE TABLE notify_limit (
     probe      integer CONSTRAINT notify_limit_probe CHECK (typeof(probe) IN ('integer', 'null'))
 );
 
+-- What lets a notice of a built-in definition act (a bulk act, a purge, an alert): written with it, by an account that may write here. A
+-- notice that a producer inserts by itself has none.
+CREATE TABLE notify_authority (
+    notice_id integer PRIMARY KEY,
+    def_id    integer NOT NULL,
+    -- The operator.
+    who       text NOT NULL,
+    act       text NOT NULL,
+    -- The fence of the last claim that has used it.
+    fence     integer NOT NULL DEFAULT 0,
+    -- The order of a bulk act, as JSON.
+    detail    text
+);
+
+-- How far a notice is that is passed on to its targets in parts: their ids, as the first part found them, and how many of them have it.
+CREATE TABLE notify_passing (
+    notice_id integer PRIMARY KEY,
+    targets   text NOT NULL,
+    done      integer NOT NULL
+);
+
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = datetime(), reason = '…'`.
 CREATE TABLE notify_switch (
     id     integer PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
@@ -284,13 +305,16 @@ CREATE TABLE notify_count (
     )
 );
 
--- The idempotency keys that receivers have seen. notify.purge deletes old ones.
+-- The idempotency keys that receivers have seen, of each sender. notify.purge deletes old ones.
 CREATE TABLE notify_inbox (
     receiver        text NOT NULL,
+    sender          text NOT NULL,
     idempotency_key text NOT NULL,
     first_seen      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    PRIMARY KEY (receiver, idempotency_key),
-    CONSTRAINT notify_inbox_keys CHECK (typeof(receiver) = 'text' AND typeof(idempotency_key) = 'text'),
+    PRIMARY KEY (receiver, sender, idempotency_key),
+    CONSTRAINT notify_inbox_keys CHECK (
+        typeof(receiver) = 'text' AND typeof(sender) = 'text' AND typeof(idempotency_key) = 'text'
+    ),
     CONSTRAINT notify_inbox_first_seen CHECK (
         first_seen IS strftime('%Y-%m-%d %H:%M:%f', first_seen) OR first_seen IS datetime(first_seen)
     )

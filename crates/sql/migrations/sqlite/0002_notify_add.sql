@@ -17,6 +17,8 @@ CREATE TRIGGER notify_add_insert INSTEAD OF INSERT ON notify_add
 BEGIN
     SELECT RAISE(ABORT, 'notify_add: there is no definition of this name')
     WHERE NOT EXISTS (SELECT 1 FROM notify_def WHERE name = NEW.name AND delete_time IS NULL);
+    SELECT RAISE(ABORT, 'notify_add: the definition is built in, so only solid-notify itself adds its notices')
+    WHERE NEW.name IN ('notify.alert', 'notify.bulk', 'notify.dead_letters', 'notify.purge');
     SELECT RAISE(ABORT, 'notify_add: the definition has encrypt_param: add its notices with the library, which encrypts them')
     WHERE EXISTS (SELECT 1 FROM notify_def WHERE name = NEW.name AND delete_time IS NULL AND encrypt_param);
     SELECT RAISE(ABORT, 'notify_add: the parameter is not JSON')

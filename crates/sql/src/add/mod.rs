@@ -55,9 +55,9 @@ impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
         Ok(result)
     }
 
-    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+    async fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> Result<bool> {
         let (conn, context) = self.parts(MARKING)?;
-        mark_seen::<DB>(conn, Caller::Ours(context), (receiver, key)).await
+        mark_seen::<DB>(conn, Caller::Ours(context), [receiver, sender, key]).await
     }
 }
 
@@ -101,8 +101,8 @@ macro_rules! connection {
                 ack_through::<$db>(self, reply, Caller::$caller).await
             }
 
-            async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
-                mark_seen::<$db>(self, Caller::$caller, (receiver, key)).await
+            async fn mark_seen(&mut self, receiver: &str, sender: &str, key: &str) -> Result<bool> {
+                mark_seen::<$db>(self, Caller::$caller, [receiver, sender, key]).await
             }
         }
     };

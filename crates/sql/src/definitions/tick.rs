@@ -8,6 +8,7 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::own;
 
 statements! {
     TickStatements:
@@ -66,8 +67,17 @@ pub(crate) async fn tick<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, tick: &Tick)
         return Ok(Advanced::Locked);
     }
     let first = DB::execute(&mut tx, &statements.note_tick, &note).await?.rows > 0;
-    if first && !tick.params.is_empty() {
-        DB::execute(&mut tx, &statements.add_ticks, &[now, tick.def_id.into(), batch.as_str().into()]).await?;
+    match &tick.authority {
+        _ if !first || tick.params.is_empty() => {}
+        // One by one, because each needs its id. There are few.
+        Some(authority) => {
+            for param in &tick.params {
+                own::add_with_authority::<DB>(&mut tx, now, tick.def_id, param, authority).await?;
+            }
+        }
+        None => {
+            DB::execute(&mut tx, &statements.add_ticks, &[now, tick.def_id.into(), batch.as_str().into()]).await?;
+        }
     }
     tx.commit().await?;
     conn.done();

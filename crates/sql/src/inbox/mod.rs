@@ -19,14 +19,15 @@ pub(crate) const MARKING: &str = "marking an idempotency key as seen";
 #[derive(Serialize)]
 struct Old {
     receiver: String,
+    sender: String,
     own_key: String,
 }
 
-/// Marks a key in the caller's transaction. Returns false if it was marked before.
+/// Marks the key of a sender at a receiver (`mark`: receiver, sender, key) in the caller's transaction. Returns false if it was marked before.
 pub(crate) async fn mark_seen<DB: Dialect>(
     conn: &mut DB::Connection,
     caller: Caller<'_>,
-    (receiver, key): (&str, &str),
+    mark: [&str; 3],
 ) -> Result<bool> {
     match (conn.is_in_transaction(), caller) {
         (true, _) => {}
@@ -37,7 +38,8 @@ pub(crate) async fn mark_seen<DB: Dialect>(
         }
         (false, _) => return Err(Error::TransactionLost { doing: MARKING }),
     }
-    let args = [Arg::Int(caller.now_millis()), receiver.into(), key.into()];
+    let [receiver, sender, key] = mark.map(Arg::from);
+    let args = [Arg::Int(caller.now_millis()), receiver, sender, key];
     match DB::execute(conn, &InboxStatements::of(DB::KIND).mark_seen, &args).await {
         Ok(done) => Ok(done.rows > 0),
         Err(error) if is_unique_violation(&error) => Ok(false),
@@ -64,8 +66,8 @@ pub(crate) async fn purge<DB: Dialect>(
     let rows = DB::fetch(conn, old_keys, &args).await?;
     const AT: OldKey = OldKey::AT;
     let old = |row| {
-        let (receiver, own_key) = (AT.receiver, AT.idempotency_key);
-        Ok(Old { receiver: required_text::<DB>(row, receiver)?, own_key: required_text::<DB>(row, own_key)? })
+        let text = |at| required_text::<DB>(row, at);
+        Ok(Old { receiver: text(AT.receiver)?, sender: text(AT.sender)?, own_key: text(AT.idempotency_key)? })
     };
     let old = rows.iter().map(old).collect::<sqlx::Result<Vec<_>>>()?;
     let last = rows.last().map(|row| required::<DB>(row, AT.seen)).transpose()?;

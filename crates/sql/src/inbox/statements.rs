@@ -19,12 +19,13 @@ columns! {
     /// A key that is no longer kept.
     pub(crate) OldKey(seen: &str):
     receiver = "receiver";
+    sender = "sender";
     idempotency_key = "idempotency_key";
     seen = seen;
 }
 
 /// A key to delete, as a row of a batch.
-const OLD: &[(&str, Ty)] = &[("receiver", Ty::Key), ("own_key", Ty::Key)];
+const OLD: &[(&str, Ty)] = &[("receiver", Ty::Key), ("sender", Ty::Key), ("own_key", Ty::Key)];
 
 impl InboxStatements {
     fn new(kind: Kind) -> Self {
@@ -50,14 +51,14 @@ impl InboxStatements {
             // One statement, which waits for another transaction that marked the same key.
             mark_seen: statement(match kind {
                 Postgres | Sqlite => format!(
-                    "INSERT INTO notify_inbox (receiver, idempotency_key, first_seen) VALUES ($2, $3, {now})
-                     ON CONFLICT (receiver, idempotency_key) DO NOTHING"
+                    "INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen) VALUES ($2, $3, $4, {now})
+                     ON CONFLICT (receiver, sender, idempotency_key) DO NOTHING"
                 ),
                 // A duplicate fails this statement and not the transaction. (INSERT IGNORE would also accept wrong values.) MariaDB reports
                 // whether the transaction is still open: if not, the null fails the insert. MySQL ignores that comment.
                 MySql => format!(
-                    "INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
-                     VALUES (IF(coalesce(/*M! @@in_transaction, */ 1) = 1, $2, NULL), $3, {now})"
+                    "INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)
+                     VALUES (IF(coalesce(/*M! @@in_transaction, */ 1) = 1, $2, NULL), $3, $4, {now})"
                 ),
             }),
             purge_inbox: kind.update_returns().then(|| {
@@ -69,7 +70,7 @@ impl InboxStatements {
             forget_keys: mysql(&|| {
                 format!(
                     "DELETE m FROM {} STRAIGHT_JOIN notify_inbox m{}
-                     ON m.receiver = b.receiver AND m.idempotency_key = b.own_key
+                     ON m.receiver = b.receiver AND m.sender = b.sender AND m.idempotency_key = b.own_key
                      WHERE m.{}",
                     kind.batch("$2", OLD),
                     kind.by_index("PRIMARY"),

@@ -17,8 +17,9 @@ use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::operate::counts;
+use crate::settle::pass_on;
 use crate::settle::statements::SettleStatements;
-use crate::{inbox, limits, series};
+use crate::{inbox, limits, own, series};
 
 columns! {
     /// What the log needs of a notice that is deleted.
@@ -135,6 +136,10 @@ pub(crate) async fn purge<DB: Dialect>(
         Purge::Series { older_than, limit } => {
             let old = (duration_millis(*older_than), *limit);
             vec![Purged::default(); series::purge::<DB>(&mut conn, now, old).await?]
+        }
+        Purge::Orphans { limit } => {
+            let authorities = own::purge::<DB>(&mut conn, now, int(*limit)).await?;
+            vec![Purged::default(); authorities + pass_on::purge::<DB>(&mut conn, now, int(*limit)).await?]
         }
         Purge::History { def_id, status, older_than, limit } => {
             let age = duration_millis(*older_than);

@@ -1,6 +1,7 @@
 //! Settles a batch in one transaction: locks the notices whose fence still holds, moves ended ones to history, and sets the next
 //! time of the others. One statement does each step, or a shortcut does all of them. A refused outcome affects no other.
 
+pub(crate) mod pass_on;
 pub(crate) mod row;
 pub(crate) mod statements;
 
@@ -20,7 +21,8 @@ use crate::dialect::statement::{Arg, Statement, json};
 use crate::fence::Fences;
 use crate::limits;
 use crate::ordering::{keys_of_ended, unblock};
-use crate::settle::row::{Fenced, NewState, PassedOn, read_stored};
+use crate::settle::pass_on::pass_on;
+use crate::settle::row::{Fenced, NewState, read_stored};
 use crate::settle::statements::SettleStatements;
 use crate::shortcuts::MetLock;
 use crate::shortcuts::archive_bare::archive_bare;
@@ -139,7 +141,8 @@ async fn settle_by_steps<DB: Dialect>(
 ) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
     let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
-    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
+    let mut held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
+    held.leave(&pass_on::<DB>(tx, now, held.of(batch)).await?);
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for settle in held.of(batch) {
         match &settle.transition.next {
@@ -159,7 +162,6 @@ async fn settle_by_steps<DB: Dialect>(
             "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
         );
     }
-    pass_on::<DB>(tx, now, held.of(batch)).await?;
     let kept = archive_bare::<DB>(tx, now, kept).await?;
     if !kept.is_empty() {
         let rows = json(&kept.into_iter().map(NewState::new).collect::<Vec<_>>())?;
@@ -175,25 +177,6 @@ async fn settle_by_steps<DB: Dialect>(
     let alarms = held.of(batch).filter_map(|settle| settle.alarm.as_deref()).chain(opened);
     alerts::apply::<DB>(tx, now, alarms).await?;
     Ok(held.others(batch))
-}
-
-/// Inserts the notices of targets. They are copies of the notices that are passed on, which are still there.
-async fn pass_on<DB: Dialect>(
-    tx: &mut DB::Connection,
-    now: Arg<'_>,
-    held: impl Iterator<Item = &Settle>,
-) -> sqlx::Result<()> {
-    let mut passed: Vec<(i64, i64)> =
-        held.flat_map(|settle| settle.pass_to.iter().map(|target| (settle.id, *target))).collect();
-    if passed.is_empty() {
-        return Ok(());
-    }
-    // In one order, so that two sweepers with the same dedupe keys do not wait for each other.
-    passed.sort_unstable();
-    let row = |(place, (notice_id, target)): (usize, (i64, i64))| PassedOn { place, notice_id, target };
-    let rows = json(&passed.into_iter().enumerate().map(row).collect::<Vec<_>>())?;
-    DB::execute(tx, &SettleStatements::of(DB::KIND).pass_on, &[now, rows.as_str().into()]).await?;
-    Ok(())
 }
 
 /// Has the database explain the statements of [`end_one`].

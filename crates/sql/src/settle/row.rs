@@ -84,7 +84,7 @@ impl<'a> NewState<'a> {
 
 /// A notice that is passed on to a target, as the statement `pass_on` reads it.
 #[derive(Serialize)]
-pub(crate) struct PassedOn {
+pub(crate) struct ToTarget {
     pub(crate) place: usize,
     pub(crate) notice_id: i64,
     pub(crate) target: i64,

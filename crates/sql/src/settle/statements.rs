@@ -1,4 +1,4 @@
-//! The statements that settle, one for each step: lock (`lock`), insert the notices of targets (`pass_on`), copy to history
+//! The statements that settle, one for each step: lock (`lock`), insert the notices of targets ([`super::pass_on`]), copy to history
 //! (`archive`), delete (`remove`), set the next time (`reschedule`).
 //!
 //! On every database the batch is read first, and its notices by their ids: PostgreSQL does not flatten a subquery that has a lock or
@@ -18,7 +18,6 @@ statements! {
     remove,
     reschedule,
     verify,
-    pass_on,
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
@@ -41,10 +40,6 @@ pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, \
      expires_at, response, parent_id, finish_time, end_reason";
 
-/// The columns of a notice that is passed on to a target.
-const PASSED_ON: &str = "def_id, param, description, trace_context, tag, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
-     expires_at, parent_id, create_time, next_call_time";
-
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
@@ -62,12 +57,8 @@ impl SettleStatements {
              next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END",
             next = kind.plus(&now, "b.after_ms")
         );
-        // The notices of the batch, locked by `lock` before.
-        let notices = match kind {
-            Postgres => "CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m",
-            MySql => "STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id",
-            Sqlite => "CROSS JOIN notify_msg m ON m.id = b.notice_id",
-        };
+        // Locked by `lock` before.
+        let notices = kind.notices_of_batch();
         Self {
             // The rows `b` of the batch and their notices `m`, as far as their fence holds and no other session locks them.
             lock: statement(match kind {
@@ -120,18 +111,6 @@ impl SettleStatements {
                      WHERE m.id = b.notice_id AND m.id IN (SELECT b.notice_id FROM {settled})"
                 ),
             }),
-            // A target has one live notice of a dedupe key. The batch has the notices in the order of their ids, so those of a key stay
-            // in their order.
-            pass_on: statement(kind.insert_unless_duplicate(&format!(
-                "INTO notify_msg ({PASSED_ON})
-                 SELECT b.target, m.param, m.description, m.trace_context, m.tag, m.ordering_key, m.dedupe_key,
-                        m.dedupe_until_ended, m.max_tries, m.expires_at, m.id, {now}, {now}
-                 FROM {passed}
-                 {notices}
-                 WHERE true
-                 ORDER BY b.place",
-                passed = kind.batch("$2", &[("place", Ty::Int), ("notice_id", Ty::Int), ("target", Ty::Int)])
-            ))),
             verify: statement(format!(
                 "SELECT {columns}
                  FROM notify_msg AS m{by_id}
@@ -144,6 +123,26 @@ impl SettleStatements {
                 by_id = kind.by_index("PRIMARY"),
                 listed = kind.listed("m.id", "$2")
             )),
+        }
+    }
+}
+
+impl Kind {
+    /// Joins and locks the notices `t` that have the dedupe keys which the targets `b.target` of the notices `m` would get; fails where another
+    /// transaction holds one. `None`: an insert waits for so short a time that nothing has to ask before.
+    pub(crate) fn keys_of_targets_now(self) -> Option<&'static str> {
+        (self == MySql).then_some(
+            "STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target AND t.unique_key = m.dedupe_key
+             /*M! LOCK IN SHARE MODE NOWAIT */ /*!80000 FOR SHARE OF t NOWAIT */",
+        )
+    }
+
+    /// Joins the notices `m` of a batch `b`, the batch first.
+    pub(crate) fn notices_of_batch(self) -> &'static str {
+        match self {
+            Postgres => "CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m",
+            MySql => "STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id",
+            Sqlite => "CROSS JOIN notify_msg m ON m.id = b.notice_id",
         }
     }
 }

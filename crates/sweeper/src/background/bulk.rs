@@ -31,11 +31,9 @@ impl Handler for Acts {
         let (created, lease_end) = (notice.created(), notice.facts.lease_end);
         let claim = ActClaim { id: notice.id(), fence: notice.fence(), created, lease_end };
         let began = Instant::now();
-        let act: BulkAct = serde_json::from_str(notice.raw_param()).map_err(|error| {
-            let problem =
-                format!("the parameter of a bulk act: {error}; the chapter \"JSON\" of the book has its shape");
-            Failure::give_up(problem).class(ErrorClass::Invalid)
-        })?;
+        let authority = notice.facts.authority.as_ref();
+        let authority = authority.ok_or_else(|| Failure::give_up("it has no authority").class(ErrorClass::Invalid))?;
+        let act = BulkAct::read(authority, notice.raw_param()).map_err(failure)?;
         let mut run = act.begin(&self.0, claim).await.map_err(failure)?;
         while began.elapsed() < WORK {
             match run.step().await.map_err(failure)? {

@@ -113,9 +113,11 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
             }
         }
     }
-    for step in
-        [Purge::Inbox { older_than: keep.inbox, limit: STEP }, Purge::Series { older_than: keep.series, limit: STEP }]
-    {
+    for step in [
+        Purge::Inbox { older_than: keep.inbox, limit: STEP },
+        Purge::Series { older_than: keep.series, limit: STEP },
+        Purge::Orphans { limit: STEP },
+    ] {
         // A step is not full either where another session changed some of its rows meanwhile, so only an empty one is the last.
         while !outbox.engine().stores().send.purge(&step).await?.is_empty() {}
     }

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, names_its_column};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
+use solid_notify_core::store::{Authority, DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
@@ -348,6 +348,7 @@ impl Definition {
             params: schedule
                 .map(|schedule| ticks.iter().map(|tick| schedule.param(*tick)).collect())
                 .unwrap_or_default(),
+            authority: Authority::of_tick(&self.row.name),
         }
     }
 

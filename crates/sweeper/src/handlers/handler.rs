@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
 use solid_notify_core::definition::{FOREVER, SecretError, SecretRef, SecretString, read_config};
-use solid_notify_core::notice::{ClaimedNotice, Response};
+use solid_notify_core::notice::{ClaimedNotice, Response, later};
 use solid_notify_core::secret::Destination;
+use solid_notify_core::store::Authority;
 use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::token::AckToken;
 use solid_notify_core::{AnyOutbox, NotifyDef, Policy};
@@ -121,6 +122,8 @@ pub(crate) struct Facts {
     pub(crate) encrypted: bool,
     /// When the lease of the attempt ends by the store's clock, if nothing extends it.
     pub(crate) lease_end: DateTime<Utc>,
+    /// What lets it act, if its definition is built in.
+    pub(crate) authority: Option<Authority>,
     /// The parameter that the handler gets, where it differs from the stored one.
     completed: OnceLock<String>,
     description: Mutex<Option<String>>,
@@ -140,25 +143,24 @@ impl Facts {
         (policy, circuit): (&Policy, AttemptCircuit),
         outbox: AnyOutbox,
         encrypted: bool,
+        authority: Option<Authority>,
     ) -> Arc<Self> {
-        let description = Mutex::new(claimed.description.clone());
-        let (completed, require_ack, response) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let encrypted = encrypted || row.encrypt_param;
         let within = if policy.max_confirm_delay == FOREVER { Duration::ZERO } else { policy.max_confirm_delay };
         let ack_within = policy.need_confirm.then_some(within);
-        let lease = chrono::TimeDelta::from_std(policy.lease()).unwrap_or(chrono::TimeDelta::MAX);
-        let lease_end = claimed.last_call_time.checked_add_signed(lease).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        let lease_end = later(claimed.last_call_time, policy.lease()).unwrap_or(DateTime::<Utc>::MAX_UTC);
         Arc::new(Self {
+            description: Mutex::new(claimed.description.clone()),
             claimed,
             row,
             outbox,
             encrypted,
             lease_end,
-            completed,
-            description,
+            authority,
+            completed: OnceLock::new(),
             ack_within,
-            require_ack,
-            response,
+            require_ack: Mutex::default(),
+            response: Mutex::default(),
             circuit,
         })
     }
@@ -202,9 +204,7 @@ impl Facts {
     /// Reports what an error shows of the response, where the handler reported nothing.
     pub(crate) fn respond_if_unset(&self, response: impl FnOnce() -> Option<Response>) {
         let mut reported = self.response.lock();
-        if reported.is_none() {
-            *reported = response();
-        }
+        *reported = reported.take().or_else(response);
     }
 
     /// Returns the description that the handler set, or the stored one.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::cipher::CipherError;
-use solid_notify_core::definition::{FOREVER, Mask};
+use solid_notify_core::definition::{FOREVER, Mask, TargetFilter};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::limit::TargetSign;
-use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, Response, clean_text};
+use solid_notify_core::notice::{ClaimedNotice, Response};
+use solid_notify_core::store::Authority;
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -20,7 +22,7 @@ use super::decrypt::decrypt;
 use super::in_flight::AttemptsInFlight;
 use super::pause::pause;
 use super::span;
-use super::targets::pass_on;
+use super::targets::{judge, pass_on};
 use super::waiting::WAIT;
 use crate::circuits::AttemptCircuit;
 use crate::definitions::{Definition, Ready};
@@ -96,9 +98,11 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         }
     };
     if definition.has_targets {
-        return pass_on(&worker.definitions(), ready, claimed);
+        return pass_on(worker, ready, claimed).await;
     }
-    if let Some(event) = kept_by_filter(worker, definition, &ready, &claimed) {
+    if let Some(filter) = &ready.policy.filter
+        && let Some(event) = Box::pin(kept_by_filter(worker, definition, filter, &claimed)).await
+    {
         claimed.param = String::new();
         return Outcome::new(claimed, ready, event);
     }
@@ -107,10 +111,22 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         let event = Box::pin(out_of_tries(worker, definition.row.id)).await;
         return Outcome::new(claimed, ready, event);
     }
+    // In a box, as above.
+    let authority = match is_built_in(&definition.row.name) || is_built_in(&ready.policy.handler) {
+        true => match Box::pin(authority_of(worker, definition, &claimed)).await {
+            Ok(authority) => Some(authority),
+            Err(refused) => {
+                let mut outcome = Outcome::new(claimed, ready, refused.event);
+                outcome.trouble = refused.trouble;
+                return outcome;
+            }
+        },
+        false => None,
+    };
     let began = Instant::now();
     let circuit = AttemptCircuit::new(&worker.circuits, &ready.policy);
-    let row = Arc::clone(&definition.row);
-    let facts = Facts::new(claimed, row, (&ready.policy, circuit), worker.outbox.clone(), encrypted);
+    let (row, outbox) = (Arc::clone(&definition.row), worker.outbox.clone());
+    let facts = Facts::new(claimed, row, (&ready.policy, circuit), outbox, encrypted, authority);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = match facts.encrypted {
@@ -145,24 +161,32 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
 }
 
 /// Returns the event of a notice that the filter of its target does not let through. One that the filter cannot judge waits.
-fn kept_by_filter(worker: &Worker, definition: &Definition, ready: &Ready, claimed: &ClaimedNotice) -> Option<Event> {
-    let filter = ready.policy.filter.as_ref()?;
-    match filter.judge(&claimed.param) {
-        Ok(true) => None,
-        Ok(false) => Some(Event::Refused(format!("the target does not accept it: {filter}"))),
-        Err(unjudged) => {
+async fn kept_by_filter(
+    worker: &Worker,
+    definition: &Definition,
+    filter: &Arc<TargetFilter>,
+    claimed: &ClaimedNotice,
+) -> Option<Event> {
+    let name = &definition.row.name;
+    let judged = judge(worker, name, std::slice::from_ref(filter), &claimed.param).await;
+    match judged.ok().and_then(|judged| judged.into_iter().next()) {
+        Some(Ok(true)) => None,
+        Some(Ok(false)) => Some(Event::Refused(format!("the target does not accept it: {filter}"))),
+        Some(Err(unjudged)) => {
             let problem =
                 format!("target_filter: it cannot be judged for the parameter of notice {}: {unjudged}", claimed.id);
             Some(wait(worker, definition, claimed.id, &problem))
         }
+        // A panic, which the log has.
+        None => Some(Event::HandedBack(worker.settings.poll_interval)),
     }
 }
 
 /// Records and reports that a notice waits. `problem` begins with the column that it is about.
 fn wait(worker: &Worker, definition: &Definition, id: i64, problem: &str) -> Event {
-    let problem = clean_text(&format!("{problem}; it waits, and the others are sent"), MESSAGE_LIMIT);
-    if worker.waiting.note(definition.row.id, worker.moment(), problem.clone()) {
-        tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
+    let (def_id, name) = (definition.row.id, definition.row.name.as_str());
+    if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), problem) {
+        tracing::error!(definition = %name, notice = id, "{text}");
         worker.signals.beat_soon();
     }
     Event::HandedBack(WAIT)
@@ -185,6 +209,21 @@ async fn out_of_tries(worker: &Worker, def_id: i64) -> Event {
     match worker.definition(def_id).is_some_and(|definition| takes_attempts(&definition)) {
         true => Event::OutOfTries,
         false => Event::HandedBack(Duration::ZERO),
+    }
+}
+
+/// Returns what lets a notice of a built-in definition act. Without it the notice was not added by the library, and ends.
+async fn authority_of(worker: &Worker, definition: &Definition, claimed: &ClaimedNotice) -> Result<Authority, Called> {
+    let (id, name) = (claimed.id, &definition.row.name);
+    match worker.stores().send.use_authority(claimed).await {
+        Ok(Some(authority)) => Ok(authority),
+        Ok(None) => {
+            let why = "it has no authority: the definition is built in, and solid-notify did not add this notice";
+            tracing::error!(definition = %name, id, "a notice of a built-in definition is refused: {why}");
+            let trouble = Some((ErrorClass::Invalid, why.to_owned()));
+            Err(Called { event: Event::GaveUp(why.to_owned()), trouble, error_type: None })
+        }
+        Err(error) => Err(Called::well(worker.handed_back(&error))),
     }
 }
 

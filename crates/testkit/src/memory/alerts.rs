@@ -7,7 +7,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
 use solid_notify_core::alert::silence::{AlertChange, decide};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry, Authority};
 
 use super::{Live, State};
 
@@ -23,7 +23,8 @@ impl State {
             let count = i64::try_from(alarms.len()).unwrap_or(i64::MAX);
             let raised = raise(&row, count, last, millis_from_time(now));
             if raised.notify {
-                self.add_alert(first.alert_def, first.to_alert(millis_from_time(now)).to_json(), now);
+                let alert = first.to_alert(millis_from_time(now)).to_json();
+                self.add_with_authority(first.alert_def, alert, &Authority::of_alert(), now);
             }
             self.alerts.insert(key, raised.row);
         }
@@ -59,7 +60,7 @@ impl State {
             None => drop(self.alerts.remove(&key)),
         }
         if let Some((alert_def, param)) = &step.notice {
-            self.add_alert(*alert_def, param.clone(), now);
+            self.add_with_authority(*alert_def, param.clone(), &Authority::of_alert(), now);
         }
         Advanced::Stored
     }
@@ -89,10 +90,5 @@ impl State {
             self.audit.push(entry);
         }
         changed
-    }
-
-    fn add_alert(&mut self, alert_def: i64, param: String, now: DateTime<Utc>) {
-        let id = self.next_id();
-        self.live.insert(id, Live::of(id, alert_def, param, now, now));
     }
 }

@@ -19,8 +19,8 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, SeriesCounts, Settle, Settled,
-    StoredState,
+    AuditEntry, Authority, Edit, Edited, LastTick, NoticeCounts, PassOn, PassedOn, Paused, Purged, SeenNode,
+    SeriesCounts, Settle, Settled, StoredState,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -38,6 +38,10 @@ pub(crate) struct State {
     definitions: BTreeMap<i64, NotifyDef>,
     pub(crate) live: BTreeMap<i64, Live>,
     history: BTreeMap<i64, Ended>,
+    /// By the id of the notice, with the fence of the last claim that has used it.
+    authorities: BTreeMap<i64, (Authority, i64)>,
+    /// The targets to which a notice is passed on in parts, and how many of them have it, by the id of the notice.
+    passing: BTreeMap<i64, (Vec<i64>, usize)>,
     /// By id, each with whether it has stopped.
     nodes: BTreeMap<String, (SeenNode, bool)>,
     audit: Vec<AuditEntry>,
@@ -48,7 +52,7 @@ pub(crate) struct State {
     paused: Option<Paused>,
     versions: BTreeMap<i64, Vec<StoredVersion>>,
     /// When each key of a receiver was first seen.
-    pub(crate) inbox: BTreeMap<(String, String), DateTime<Utc>>,
+    pub(crate) inbox: BTreeMap<[String; 3], DateTime<Utc>>,
     /// What nodes counted, by definition, minute and node.
     series: BTreeMap<(i64, DateTime<Utc>, String), SeriesCounts>,
     last_id: i64,
@@ -114,6 +118,14 @@ impl State {
             Some(def) => Ok(def),
             None => Err(alive().map(|def| def.name.clone()).collect()),
         }
+    }
+
+    /// Adds a notice of a built-in definition, due at once.
+    fn add_with_authority(&mut self, def_id: i64, param: String, authority: &Authority, now: DateTime<Utc>) -> i64 {
+        let id = self.next_id();
+        self.live.insert(id, Live::of(id, def_id, param, now, now));
+        self.authorities.insert(id, (authority.clone(), 0));
+        id
     }
 
     pub(crate) fn next_definition_id(&mut self) -> i64 {
@@ -205,6 +217,23 @@ impl State {
         }
         held_ones.push(settle);
         Settled::Stored
+    }
+
+    fn pass_on_part(&mut self, part: &PassOn, now: DateTime<Utc>) -> PassedOn {
+        let is_target = |row: &&NotifyDef| row.target_of == Some(part.def_id) && row.delete_time.is_none();
+        let is_held = |live: &&Live| live.notice.fence == part.fence && live.notice.status == Status::Sending;
+        let Some(live) = self.live.get(&part.id).filter(is_held).cloned() else { return PassedOn::Busy };
+        let (targets, done) = match self.passing.get(&part.id).cloned() {
+            Some(begun) => begun,
+            None if self.definitions.values().filter(is_target).map(|row| row.id).ne(part.known.iter().copied()) => {
+                return PassedOn::Changed;
+            }
+            None => (part.targets.clone(), 0),
+        };
+        let next = targets.len().min(done + part.most);
+        targets[done..next].iter().for_each(|target| self.pass_on(&live, *target, now));
+        self.passing.insert(part.id, (targets.clone(), next));
+        PassedOn::Part { targets, done: next }
     }
 
     /// Adds a notice to a target, unless a live one of the target has its dedupe key.

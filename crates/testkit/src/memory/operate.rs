@@ -13,8 +13,8 @@ use solid_notify_core::operate::NO_CLASS;
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
-    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed, OperateStore,
-    Position, QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
+    AuditEntry, AuditQuery, Authority, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed,
+    OperateStore, Position, QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
 };
 use solid_notify_core::test_mark::TEST_TAG;
 
@@ -212,12 +212,9 @@ impl OperateStore for MemoryStore {
         Ok(done)
     }
 
-    async fn add(&self, def_id: i64, param: &str) -> Result<i64, StoreError> {
+    async fn add(&self, def_id: i64, param: &str, authority: &Authority) -> Result<i64, StoreError> {
         let now = self.time();
-        let mut state = self.state();
-        let id = state.next_id();
-        state.live.insert(id, Live::of(id, def_id, param.to_owned(), now, now));
-        Ok(id)
+        Ok(self.state().add_with_authority(def_id, param.to_owned(), authority, now))
     }
 
     async fn add_test(&self, def_id: i64, param: &str, who: &str) -> Result<i64, StoreError> {

@@ -12,9 +12,9 @@ use solid_notify_core::definition::{NotifyDef, StoredVersion, deleted_handler, d
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
-    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, Purged, SeenNode, SendLimits, SendStore,
-    SeriesRow, Settle, Settled, Tick, was_seen,
+    Advanced, AlertStep, AlertStore, Authority, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore,
+    DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, PassOn, PassedOn, Purge, Purged,
+    SeenNode, SendLimits, SendStore, SeriesRow, Settle, Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -56,8 +56,13 @@ impl SendStore for MemoryStore {
         }
         state.ticks.insert(tick.def_id, LastTick { at: Some(tick.last), schedule: tick.schedule.clone() });
         for param in &tick.params {
-            let id = state.next_id();
-            state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
+            match &tick.authority {
+                Some(authority) => drop(state.add_with_authority(tick.def_id, param.clone(), authority, now)),
+                None => {
+                    let id = state.next_id();
+                    state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
+                }
+            }
         }
         Ok(Advanced::Stored)
     }
@@ -118,6 +123,19 @@ impl SendStore for MemoryStore {
         Ok(found.into_iter().take(limit).map(|live| live.notice.clone()).collect())
     }
 
+    async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
+        Ok(self.state().authorities.get(&id).map(|(authority, _)| authority.clone()))
+    }
+
+    async fn use_authority(&self, claimed: &ClaimedNotice) -> Result<Option<Authority>, StoreError> {
+        let mut state = self.state();
+        let used = state.authorities.get_mut(&claimed.id).filter(|(_, fence)| *fence < claimed.fence);
+        Ok(used.map(|(authority, fence)| {
+            *fence = claimed.fence;
+            authority.clone()
+        }))
+    }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         let now = self.time();
         let mut state = self.state();
@@ -126,6 +144,11 @@ impl SendStore for MemoryStore {
         let opened = state.watch(&stopped_by, now);
         state.raise_all(stopped_by.iter().filter_map(|settle| settle.alarm.as_deref()).chain(opened), now);
         Ok(settled)
+    }
+
+    async fn pass_on(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
+        let now = self.time();
+        Ok(self.state().pass_on_part(part, now))
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
@@ -160,6 +183,14 @@ impl SendStore for MemoryStore {
                 ended.sort_unstable();
                 ended.truncate(*limit);
                 ended.into_iter().filter_map(|(_, id)| state.history.remove(&id)).map(|ended| ended.purged()).collect()
+            }
+            Purge::Orphans { limit } => {
+                let gone = |id: &&i64| !state.live.contains_key(id) && !state.history.contains_key(id);
+                let gone: Vec<i64> = state.authorities.keys().filter(gone).take(*limit).copied().collect();
+                gone.iter().for_each(|id| drop(state.authorities.remove(id)));
+                let super::State { live, history, passing, .. } = &mut *state;
+                passing.retain(|id, _| live.contains_key(id) || history.contains_key(id));
+                vec![Purged::default(); gone.len()]
             }
             Purge::Inbox { older_than, limit } => {
                 let aged = state.inbox.iter().filter(|(_, seen)| old(**seen, *older_than));

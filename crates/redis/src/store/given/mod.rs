@@ -126,6 +126,12 @@ pub(super) enum Change<'a> {
         fence: Text<i64>,
         text: &'a str,
     },
+    PassOn {
+        member: String,
+        fence: Text<i64>,
+        targets: Vec<Text<i64>>,
+        most: usize,
+    },
     Extend {
         leases: Vec<Lease>,
     },

@@ -28,6 +28,9 @@ pub(in crate::store) struct New<'a> {
     pub(in crate::store) dedupe_until_ended: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) tag: Option<&'a str>,
+    /// What lets a notice of a built-in definition act, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) authority: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) max_tries: Option<Text<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +98,8 @@ impl Default for DueTime {
 pub(in crate::store) struct Plain {
     pub(in crate::store) member: String,
     pub(in crate::store) param: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) authority: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ if given.what == 'look' then
   return { text(now), row, source and redis.call('HGET', arrived_alarms, source) or '0' }
 end
 -- 'write': the row as read, `seen_row`; the `new_row` (absent: delete it), and when it is `due` (absent: never); the number up to which
--- alarms had arrived, `seen_arrived`, and the `new_arrived`; the `notice` to insert, if there is one, with `member` and `param`; the
+-- alarms had arrived, `seen_arrived`, and the `new_arrived`; the `notice` to insert, if there is one, with `member`, `param` and `authority`; the
 -- `edit` of a definition that raises the alarm, if it is one.
 if row ~= given.seen_row then return 'conflict' end
 if given.edit then

@@ -121,6 +121,22 @@ elseif what == 'progress' then
   if status ~= '5' or fence ~= given.fence then return 0 end
   redis.call('HSET', notice_key(given.member), 'param', given.text)
   return 1
+elseif what == 'pass_on' then
+  -- The `member` and its `fence`; `targets`, which are stored if none are yet; how many at `most`. Returns the stored targets and how many of
+  -- them have it; nothing if the claim was lost; 'changed' if no targets are stored or given.
+  local member = given.member
+  local status, fence, stored, done = fields(member, 'status', 'fence', 'pass_to', 'passed_on')
+  -- sending
+  if status ~= '5' or fence ~= given.fence then return {} end
+  if not stored and #given.targets == 0 then return { 'changed' } end
+  stored = stored or table.concat(given.targets, ' ')
+  local targets = {}
+  for target in string.gmatch(stored, '%d+') do targets[#targets + 1] = target end
+  local first = tonumber(done or '0')
+  local last = math.min(first + given.most, #targets)
+  for at = first + 1, last do pass_on(member, targets[at]) end
+  redis.call('HSET', notice_key(member), 'pass_to', stored, 'passed_on', text(last))
+  return { stored, text(last) }
 elseif what == 'extend' then
   -- `leases`: each has `member`, `fence` and `lease` in milliseconds. Returns the members whose lease was extended.
   local extended = {}
@@ -193,7 +209,7 @@ elseif what == 'erase' then
   return cursor
 elseif what == 'tick' then
   -- Time and timetable as read, `seen_tick` and `seen_schedule`; the new ones, `last_tick` and `tick_schedule`; `notices`: each has
-  -- `member` and `param`.
+  -- `member`, `param` and, of a built-in definition, `authority`.
   local stored_tick, stored_schedule = unpack(redis.call('HMGET', key('tick'), 'last_tick', 'tick_schedule'))
   if (stored_tick or nil) ~= given.seen_tick or (stored_schedule or nil) ~= given.seen_schedule then return 0 end
   redis.call('DEL', key('tick'))

@@ -140,6 +140,7 @@ local function insert(notice, due, ...)
   set_if_given(member, 'dedupe_key', notice.dedupe_key)
   set_if_given(member, 'dedupe_until_ended', notice.dedupe_until_ended)
   set_if_given(member, 'tag', notice.tag)
+  set_if_given(member, 'authority', notice.authority)
   set_if_given(member, 'max_tries', notice.max_tries)
   set_if_given(member, 'expires_at', notice.expires_at)
   if notice.skipped then

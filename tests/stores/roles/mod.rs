@@ -1,157 +1,36 @@
 //! The roles that `Outbox::roles` prints: each account does its task, and nothing else.
 
+mod accounts;
+
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use solid_notify::alert::ALERT_DEFINITION;
-use solid_notify::operate::Severity;
+use solid_notify::definition::Updated;
+use solid_notify::operate::{Rate, Severity};
 use solid_notify::sql::Dialect;
 use solid_notify::testkit::TestSweeper;
 use solid_notify::{
-    AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notice,
+    AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice,
 };
 use solid_notify_conformance::Backend;
 use solid_notify_core::error::FaultKind;
 use solid_notify_sql::statement_texts;
 use sqlx::{AssertSqlSafe, Executor, Pool};
 use test_support::databases::Cleanup;
-use test_support::{Database, TestDb, on_each_server};
+use test_support::{TestDb, on_each_server};
+
+use self::accounts::{Accounts, Roles, assert_denied, is_denial};
 
 on_each_server!(
     producer_adds_and_does_nothing_else,
     sweeper_sends_and_operates_and_keeps_the_schema,
     sweeper_may_do_what_each_statement_does,
+    editor_edits_definitions_and_reads_no_notice,
     reader_reads_and_changes_nothing,
     owner_migrates,
 );
-
-/// The roles of one test: their names begin with that of its database, because a server has one set of roles.
-struct Roles<D: Accounts> {
-    db: TestDb<D>,
-    prefix: String,
-    accounts: Vec<(String, Pool<D::Db>)>,
-    /// The account that has created the roles, if it is the test's.
-    extra: Option<String>,
-}
-
-impl<D: Accounts> Roles<D> {
-    async fn create() -> Self {
-        let db = TestDb::<D>::with_hand_clock().await;
-        for name in ["sync", "ack"] {
-            let definition = NotifyDef::new(name).keep_history("1h").need_confirm(name == "ack");
-            db.outbox.define_if_missing(definition).await.unwrap();
-        }
-        let (Cleanup::Schema(_, prefix) | Cleanup::Database(_, prefix)) = &db.cleanup else { unreachable!() };
-        let roles = Self { prefix: prefix.clone(), db, accounts: Vec::new(), extra: None };
-        // Twice, because it runs after each migration.
-        for _ in 0..2 {
-            let script = roles.named(Outbox::<D::Db>::roles().unwrap());
-            roles.db.sql(&script).await;
-        }
-        roles
-    }
-
-    fn named(&self, script: &str) -> String {
-        ["owner", "producer", "sweeper", "reader"].into_iter().fold(script.to_owned(), |script, role| {
-            script.replace(&format!("notify_{role}"), &format!("{}_{role}", self.prefix))
-        })
-    }
-
-    /// An outbox of an account that has this role alone. Its clock is that of the test.
-    async fn outbox(&mut self, role: &str) -> Outbox<D::Db> {
-        let account = format!("{}_as_{}", self.prefix, &role[..1]);
-        let pool = D::account(&self.db, &account, &format!("{}_{role}", self.prefix)).await;
-        self.accounts.push((account, pool.clone()));
-        Outbox::builder(pool).clock(self.db.clock().clone()).build()
-    }
-
-    async fn close(self) {
-        for (account, pool) in self.accounts {
-            pool.close().await;
-            D::drop_role(&self.db, &account).await;
-        }
-        for role in ["producer", "sweeper", "reader", "owner"] {
-            D::drop_role(&self.db, &format!("{}_{role}", self.prefix)).await;
-        }
-        if let Some(account) = &self.extra {
-            D::drop_role(&self.db, account).await;
-        }
-        self.db.close().await;
-    }
-}
-
-/// How a server creates accounts.
-trait Accounts: Database {
-    async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<Self::Db>
-    where
-        Self: Sized;
-
-    async fn drop_role(db: &TestDb<Self>, role: &str)
-    where
-        Self: Sized;
-}
-
-impl Accounts for test_support::Postgres {
-    async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::Postgres> {
-        let Cleanup::Schema(options, schema) = &db.cleanup else { unreachable!() };
-        db.sql(&format!("CREATE ROLE {account} LOGIN PASSWORD 'x' IN ROLE {role}")).await;
-        db.sql(&format!("ALTER ROLE {account} SET search_path = {schema}")).await;
-        sqlx::postgres::PgPoolOptions::new()
-            .connect_with(options.clone().username(account).password("x"))
-            .await
-            .unwrap()
-    }
-
-    async fn drop_role(db: &TestDb<Self>, role: &str) {
-        db.sql(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await;
-    }
-}
-
-macro_rules! mysql_accounts {
-    ($database:ident, $of:literal) => {
-        impl Accounts for test_support::$database {
-            async fn account(db: &TestDb<Self>, account: &str, role: &str) -> Pool<sqlx::MySql> {
-                let Cleanup::Database(options, database) = &db.cleanup else { unreachable!() };
-                let account = if role.ends_with("_owner") { role } else { account };
-                if account == role {
-                    db.sql(&format!("ALTER USER {account} ACCOUNT UNLOCK")).await;
-                } else {
-                    db.sql(&format!("CREATE USER {account}")).await;
-                    db.sql(&format!("GRANT {role} TO {account}")).await;
-                    db.sql(&format!(concat!("SET DEFAULT ROLE {} ", $of, " {}"), role, account)).await;
-                }
-                let options = options.clone().username(account).database(database);
-                sqlx::mysql::MySqlPoolOptions::new().connect_with(options).await.unwrap()
-            }
-
-            async fn drop_role(db: &TestDb<Self>, role: &str) {
-                let kind = if role.contains("_as_") || role.ends_with("_owner") { "USER" } else { "ROLE" };
-                db.sql(&format!("DROP {kind} IF EXISTS {role}")).await;
-            }
-        }
-    };
-}
-mysql_accounts!(MariaDb, "FOR");
-mysql_accounts!(MySql, "TO");
-
-/// Asserts that the database refuses each of these statements because of the account's rights.
-async fn assert_denied<DB: Dialect>(outbox: &Outbox<DB>, statements: &[&str])
-where
-    for<'c> &'c Pool<DB>: Executor<'c, Database = DB>,
-{
-    for sql in statements {
-        let Err(error) = outbox.pool().execute(AssertSqlSafe((*sql).to_owned())).await else {
-            panic!("this account may {sql}");
-        };
-        assert!(is_denial(&error), "{sql}: {error}");
-    }
-}
-
-fn is_denial(error: &sqlx::Error) -> bool {
-    let text = error.to_string();
-    ["denied", "must be owner"].iter().any(|words| text.contains(words))
-}
 
 const CHANGES_OF_NOTICES: [&str; 3] = [
     "UPDATE notify_msg SET next_call_time = NULL WHERE 1 = 0",
@@ -172,7 +51,7 @@ where
     let outbox = roles.outbox("producer").await;
     let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
-    let inbox = Inbox::new("orders");
+    let inbox = Inbox::new("orders", "shop");
     for first in [true, false] {
         let ended = NewNotice::new("sync", 2).unwrap().unique_until_ended("ended").add(&mut tx).await.unwrap();
         let claimed = NewNotice::new("sync", 3).unwrap().unique_until_claimed("claimed").add(&mut tx).await.unwrap();
@@ -194,9 +73,63 @@ where
         "SELECT id FROM notify_audit",
         "SELECT id FROM notify_pending",
         "DELETE FROM notify_inbox WHERE 1 = 0",
+        "INSERT INTO notify_authority (notice_id, who, act) VALUES (1, 'alice', 'purge')",
+        "SELECT who FROM notify_authority",
+        // Not with the id of a notice that has an authority, and not as one that was claimed before.
+        "INSERT INTO notify_msg (id, def_id, param) VALUES (1, 1, '{}')",
+        "INSERT INTO notify_msg (def_id, param, fence) VALUES (1, '{}', 7)",
     ];
     assert_denied(&outbox, &others).await;
+    producer_orders_nothing_in_the_name_of_an_operator(&mut roles, &outbox).await;
     roles.close().await;
+}
+
+/// A bulk act that a producer inserts by plain SQL, with an operator's name and order in its parameter, changes nothing.
+async fn producer_orders_nothing_in_the_name_of_an_operator<D: Accounts>(roles: &mut Roles<D>, producer: &Outbox<D::Db>)
+where
+    for<'c> &'c Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    let alice = roles.db.outbox.operator("alice");
+    let cancelled = roles.db.add(NewNotice::new("sync", 5).unwrap()).await.unwrap().id();
+    alice.cancel(cancelled, "not now").await.unwrap();
+    let filter = Filter::cancelled().definition("sync");
+    let own = alice.start_purge_all(&filter, "old", Rate::AT_ONCE).await.unwrap();
+    alice.cancel(own.id(), "not yet").await.unwrap();
+    let order =
+        r#"{"verb":"purge","filter":{"statuses":["cancelled"],"definition":"sync"},"rate":"at once","who":"alice"}"#;
+    let insert = format!(
+        "INSERT INTO notify_msg (def_id, param) SELECT id, '{order}' FROM notify_def WHERE name = 'notify.bulk'"
+    );
+    producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
+    let sender = roles.outbox("sweeper").await;
+    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(()));
+    let sweeper = TestSweeper::start(builder.handler(ALERT_DEFINITION, async |_: Notice<Alert>| Ok(()))).await.unwrap();
+    sweeper.drain().await;
+    assert!(roles.db.outbox.find(cancelled).await.unwrap().is_some(), "nothing is purged");
+    // MySQL and MariaDB let a session choose the next id: those of a cancelled act, and of one that has been executed.
+    if <D::Db as sqlx::Database>::NAME != "PostgreSQL" {
+        let executed = alice.start_purge_all(&Filter::dead_letters().definition("sync"), "old", Rate::AT_ONCE).await;
+        let executed = executed.unwrap();
+        sweeper.drain().await;
+        assert_eq!(executed.progress().await.unwrap().unwrap().status, Status::Succeeded);
+        for id in [own.id(), executed.id()] {
+            let mut conn = producer.pool().acquire().await.unwrap();
+            let insert =
+                "INSERT INTO notify_msg (def_id, param) SELECT id, '{}' FROM notify_def WHERE name = 'notify.bulk'";
+            D::Db::script(&mut conn, format!("SET insert_id = {id}; {insert}").into()).await.unwrap();
+            drop(conn);
+            sweeper.drain().await;
+            let forged = roles.db.outbox.find(id).await.unwrap().unwrap();
+            assert_eq!((forged.status, forged.last_class.as_deref()), (Status::DeadLetter, Some("invalid")));
+        }
+        assert!(roles.db.outbox.find(cancelled).await.unwrap().is_some(), "still nothing is purged");
+        drop(sweeper);
+        return;
+    }
+    let acts = roles.db.outbox.operator("bob").bulks().await.unwrap();
+    let forged = acts.iter().find(|progress| progress.id != own.id()).unwrap();
+    assert_eq!((&forged.act, forged.status), (&None, Status::DeadLetter));
+    drop(sweeper);
 }
 
 async fn sweeper_sends_and_operates_and_keeps_the_schema<D: Accounts>()
@@ -305,6 +238,43 @@ fn no_change(table: &str) -> &'static str {
     }
 }
 
+async fn editor_edits_definitions_and_reads_no_notice<D: Accounts>()
+where
+    for<'c> &'c Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    let mut roles = Roles::<D>::create().await;
+    roles.db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap();
+    let outbox = roles.outbox("editor").await;
+    let operator = outbox.operator("erin");
+    let seen = operator.definition("sync").await.unwrap();
+    let new = seen.clone().timeout("7s");
+    let preview = operator.preview_edit(&seen, &new).await.unwrap();
+    assert_eq!(preview.changes.len(), 1, "without the notices, which it may not read");
+    let edited = operator.edit_definition(&seen, new).await.unwrap();
+    assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
+    let created = operator.create_definition(NotifyDef::new("new")).await.unwrap();
+    let Updated::Stored(created) = created else { panic!("{created:?}") };
+    assert!(matches!(operator.delete_definition(&created).await.unwrap(), Updated::Stored(_)));
+    assert_eq!(operator.versions(seen.id).await.unwrap()[0].who, "erin");
+    outbox.definitions().await.unwrap();
+
+    assert_denied(&outbox, &CHANGES_OF_NOTICES).await;
+    assert_denied(&outbox, &CHANGES_OF_THE_SCHEMA).await;
+    let others = [
+        "SELECT param FROM notify_msg",
+        "SELECT param FROM notify_msg_history",
+        "SELECT id FROM notify_pending",
+        "INSERT INTO notify_msg (def_id, param) VALUES (1, '{}')",
+        "INSERT INTO notify_authority (notice_id, who, act) VALUES (1, 'alice', 'purge')",
+        "UPDATE notify_switch SET paused = paused",
+        "DELETE FROM notify_def WHERE 1 = 0",
+        "UPDATE notify_audit SET who = 'alice' WHERE 1 = 0",
+        "DELETE FROM notify_def_version WHERE 1 = 0",
+    ];
+    assert_denied(&outbox, &others).await;
+    roles.close().await;
+}
+
 async fn reader_reads_and_changes_nothing<D: Accounts>()
 where
     for<'c> &'c Pool<D::Db>: Executor<'c, Database = D::Db>,
@@ -366,7 +336,7 @@ mod on_postgres {
     /// The account of a managed server, which is no superuser.
     #[tokio::test]
     async fn script_needs_no_superuser_on_postgres() {
-        use test_support::Postgres;
+        use test_support::{Database, Postgres};
 
         let (pool, cleanup) = Postgres::create(2).await;
         let Cleanup::Schema(options, schema) = &cleanup else { unreachable!() };

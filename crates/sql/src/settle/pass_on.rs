@@ -1,0 +1,212 @@
+//! Inserts the notices of targets: with the outcome of the notice that is passed on, or in parts before it. They are copies of that
+//! notice, which is still there.
+//!
+//! Where another transaction has inserted the dedupe key that a target would get, and has not ended, an insert would wait for it, with all
+//! locks of its own transaction. So notices with a key are passed on one by one, each within a savepoint, and none waits.
+
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::{PassOn, PassedOn, Settle};
+use sqlx::Connection;
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::fault::fault;
+use crate::dialect::kind::{Kind, Ty};
+use crate::dialect::row::{columns, numbers, required, required_text};
+use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::settle::row::ToTarget;
+
+/// The columns of a notice that is passed on to a target.
+const PASSED_ON: &str = "def_id, param, description, trace_context, tag, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
+     expires_at, parent_id, create_time, next_call_time";
+
+columns! {
+    Progress():
+    targets = "p.targets";
+    done = "p.done";
+}
+
+statements! {
+    PassOnStatements:
+    pass_on,
+    pass_on_keyed,
+    keyed,
+    lock_to_pass_on,
+    targets_now,
+    passing,
+    begin_passing,
+    note_passing,
+    old_passing,
+    forget_passing,
+    [probe_keys,]
+}
+
+impl PassOnStatements {
+    fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        let now = kind.now();
+        let passed = kind.batch("$2", &[("place", Ty::Int), ("notice_id", Ty::Int), ("target", Ty::Int)]);
+        let notices = kind.notices_of_batch();
+        // A target has one live notice of a dedupe key. The batch has the notices in the order of their ids, so those of a key stay
+        // in their order.
+        let pass_on = |condition: &str| {
+            statement(kind.insert_unless_duplicate(&format!(
+                "INTO notify_msg ({PASSED_ON})
+                 SELECT b.target, m.param, m.description, m.trace_context, m.tag, m.ordering_key, m.dedupe_key,
+                        m.dedupe_until_ended, m.max_tries, m.expires_at, m.id, {now}, {now}
+                 FROM {passed}
+                 {notices}
+                 WHERE {condition}
+                 ORDER BY b.place"
+            )))
+        };
+        Self {
+            pass_on: pass_on("true"),
+            pass_on_keyed: pass_on(kind.wait_briefly().unwrap_or("true")),
+            keyed: statement(format!(
+                "SELECT m.id FROM notify_msg m WHERE {} AND m.dedupe_key IS NOT NULL",
+                kind.listed("m.id", "$2")
+            )),
+            // MySQL's shortest wait is a second, but a lock can be asked for without waiting.
+            probe_keys: kind
+                .keys_of_targets_now()
+                .map(|keys| statement(format!("SELECT t.id FROM {passed} {notices} {keys}"))),
+            lock_to_pass_on: statement(format!(
+                "SELECT id FROM notify_msg WHERE id = $2 AND fence = $3 AND status + 0 = 5{}",
+                kind.lock_if_free()
+            )),
+            targets_now: statement(
+                "SELECT d.id FROM notify_def d WHERE d.target_of = $2 AND d.delete_time IS NULL ORDER BY d.id".into(),
+            ),
+            passing: statement(format!("SELECT {} FROM notify_passing p WHERE p.notice_id = $2", Progress::list())),
+            begin_passing: statement("INSERT INTO notify_passing (notice_id, targets, done) VALUES ($2, $3, 0)".into()),
+            note_passing: statement("UPDATE notify_passing SET done = $3 WHERE notice_id = $2".into()),
+            // As for authorities ([`crate::own`]).
+            old_passing: statement(
+                "SELECT p.notice_id FROM notify_passing p
+                 WHERE (SELECT count(*) FROM notify_msg m WHERE m.id = p.notice_id) = 0
+                 AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = p.notice_id) = 0
+                 LIMIT $2"
+                    .into(),
+            ),
+            forget_passing: statement(format!("DELETE FROM notify_passing WHERE {}", kind.listed("notice_id", "$2"))),
+        }
+    }
+}
+
+/// Inserts the notices of targets of these outcomes. Returns the notices for which a dedupe key is held by another transaction; of these
+/// nothing is inserted.
+pub(crate) async fn pass_on<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    held: impl Iterator<Item = &Settle>,
+) -> sqlx::Result<Vec<i64>> {
+    let mut passed: Vec<(i64, i64)> =
+        held.flat_map(|settle| settle.pass_to.iter().map(|target| (settle.id, *target))).collect();
+    if passed.is_empty() {
+        return Ok(Vec::new());
+    }
+    // In one order, so that two sweepers with the same dedupe keys do not wait for each other.
+    passed.sort_unstable();
+    let mut ids: Vec<i64> = passed.iter().map(|(id, _)| *id).collect();
+    ids.dedup();
+    let statements = PassOnStatements::of(DB::KIND);
+    let keyed = numbers::<DB>(&DB::fetch(tx, &statements.keyed, &[now, Arg::Ids(&ids)]).await?)?;
+    let (of_keyed, plain): (Vec<_>, Vec<_>) = passed.into_iter().partition(|(id, _)| keyed.contains(id));
+    if !plain.is_empty() {
+        DB::execute(tx, &statements.pass_on, &[now, rows(&plain)?.as_str().into()]).await?;
+    }
+    let mut blocked = Vec::new();
+    for of_one in of_keyed.chunk_by(|one, next| one.0 == next.0) {
+        if !insert_keyed::<DB>(tx, now, of_one).await? {
+            blocked.extend(of_one.first().map(|(id, _)| *id));
+        }
+    }
+    Ok(blocked)
+}
+
+/// Inserts the notices of targets of one notice that has a dedupe key. Returns false, and inserts none, where another transaction holds the
+/// key of one of them.
+async fn insert_keyed<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, passed: &[(i64, i64)]) -> sqlx::Result<bool> {
+    let statements = PassOnStatements::of(DB::KIND);
+    let rows = rows(passed)?;
+    let args = [now, rows.as_str().into()];
+    let mut point = tx.begin().await?;
+    let inserted = async {
+        if let Some(probe_keys) = &statements.probe_keys {
+            DB::fetch(&mut point, probe_keys, &args).await?;
+        }
+        DB::execute(&mut point, &statements.pass_on_keyed, &args).await
+    };
+    match inserted.await {
+        Ok(_) => point.commit().await.map(|()| true),
+        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => point.rollback().await.map(|()| false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The notices and their targets as the statements read them.
+fn rows(passed: &[(i64, i64)]) -> sqlx::Result<String> {
+    let row =
+        |(place, (notice_id, target)): (usize, &(i64, i64))| ToTarget { place, notice_id: *notice_id, target: *target };
+    json(&passed.iter().enumerate().map(row).collect::<Vec<_>>())
+}
+
+/// Passes a notice on to some of its targets.
+pub(crate) async fn pass_on_part<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, part: &PassOn) -> sqlx::Result<PassedOn> {
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let result = carry_out::<DB>(&mut tx, now, part).await?;
+    match &result {
+        PassedOn::Part { .. } => tx.commit().await?,
+        PassedOn::Changed | PassedOn::Busy => tx.rollback().await?,
+    }
+    conn.done();
+    Ok(result)
+}
+
+async fn carry_out<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, part: &PassOn) -> sqlx::Result<PassedOn> {
+    let statements = PassOnStatements::of(DB::KIND);
+    let claim = [now, part.id.into(), part.fence.into()];
+    if DB::fetch(tx, &statements.lock_to_pass_on, &claim).await?.is_empty() {
+        return Ok(PassedOn::Busy);
+    }
+    let (targets, done) = match DB::fetch(tx, &statements.passing, &claim[..2]).await?.first() {
+        Some(row) => {
+            let (text, done) =
+                (required_text::<DB>(row, Progress::AT.targets)?, required::<DB>(row, Progress::AT.done)?);
+            let targets: Vec<i64> = text.split(' ').filter_map(|target| target.parse().ok()).collect();
+            (targets, usize::try_from(done).unwrap_or_default())
+        }
+        None => {
+            let current = numbers::<DB>(&DB::fetch(tx, &statements.targets_now, &[now, part.def_id.into()]).await?)?;
+            if current != part.known {
+                return Ok(PassedOn::Changed);
+            }
+            let text = part.targets.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
+            DB::execute(tx, &statements.begin_passing, &[now, part.id.into(), text.as_str().into()]).await?;
+            (part.targets.clone(), 0)
+        }
+    };
+    let next = targets.len().min(done.saturating_add(part.most));
+    let passed: Vec<(i64, i64)> =
+        targets.get(done..next).unwrap_or_default().iter().map(|target| (part.id, *target)).collect();
+    if !passed.is_empty() {
+        if !insert_keyed::<DB>(tx, now, &passed).await? {
+            return Ok(PassedOn::Busy);
+        }
+        let next = i64::try_from(next).unwrap_or(i64::MAX);
+        DB::execute(tx, &statements.note_passing, &[now, part.id.into(), next.into()]).await?;
+    }
+    Ok(PassedOn::Part { targets, done: next })
+}
+
+/// Deletes at most `limit` rows of progress whose notices are gone. Returns how many.
+pub(crate) async fn purge<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, limit: i64) -> sqlx::Result<usize> {
+    let statements = PassOnStatements::of(DB::KIND);
+    let old = numbers::<DB>(&DB::fetch(conn, &statements.old_passing, &[now, limit.into()]).await?)?;
+    if !old.is_empty() {
+        DB::execute(conn, &statements.forget_passing, &[now, Arg::Ids(&old)]).await?;
+    }
+    Ok(old.len())
+}
