@@ -2,6 +2,7 @@
 //! connections.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod authority;
 mod blocked;
 mod book;
 mod by_hand;
