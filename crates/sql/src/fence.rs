@@ -7,12 +7,19 @@ use std::collections::HashSet;
 use solid_notify_core::store::Settle;
 
 use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
 
 /// The condition that a row `b` of a batch has the fence of its notice `m`, and that the notice has this status. (`+ 0` for the
 /// reason of [`crate::claim::statements::due_by_ids`].)
 pub(crate) fn holds(status: &str) -> String {
     format!("m.fence = b.fence AND m.status + 0 = {status}")
+}
+
+/// Locks the notice `$2` while it is being sent under the fence `$3`; no row where that claim was lost, or another session has locked it.
+pub(crate) fn lock_sending(kind: Kind) -> String {
+    let lock = kind.lock_if_free();
+    format!("SELECT id FROM notify_msg WHERE id = $2 AND fence = $3 AND status + 0 = 5{lock}")
 }
 
 /// The notice, the fence and the status that an outcome was decided for. A batch may have the outcomes of two claims of the same

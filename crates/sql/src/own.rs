@@ -54,15 +54,7 @@ impl OwnStatements {
                 "SELECT {} FROM notify_authority a WHERE a.notice_id = $2",
                 Stored::list()
             )),
-            // Counts, because a join of whole tables would be planned instead of two look-ups. Both conditions by one snapshot, so a notice that is just moved to history has its row in one of them. One that is in neither
-            // never comes back.
-            old_authorities: statement(
-                "SELECT a.notice_id FROM notify_authority a
-                 WHERE (SELECT count(*) FROM notify_msg m WHERE m.id = a.notice_id) = 0
-                 AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = a.notice_id) = 0
-                 LIMIT $2"
-                    .into(),
-            ),
+            old_authorities: statement(orphans("notify_authority a", "a")),
             forget_authorities: statement(format!(
                 "DELETE FROM notify_authority WHERE {}",
                 kind.listed("notice_id", "$2")
@@ -130,10 +122,33 @@ pub(crate) async fn use_authority<DB: Dialect>(
 
 /// Deletes at most `limit` authorities whose notices are gone. Returns how many.
 pub(crate) async fn purge<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, limit: i64) -> sqlx::Result<usize> {
-    let statements = OwnStatements::of(DB::KIND);
-    let old = numbers::<DB>(&DB::fetch(conn, &statements.old_authorities, &[now, limit.into()]).await?)?;
+    let OwnStatements { old_authorities, forget_authorities, .. } = OwnStatements::of(DB::KIND);
+    forget::<DB>(conn, now, [old_authorities, forget_authorities], limit).await
+}
+
+/// Selects at most `$2` rows of a table whose notices are gone, live and ended.
+///
+/// Counts, because a join of whole tables would be planned instead of two look-ups. Both conditions by one snapshot, so a notice that is just moved
+/// to history has its row in one of them. One that is in neither never comes back.
+pub(crate) fn orphans(table: &str, row: &str) -> String {
+    format!(
+        "SELECT {row}.notice_id FROM {table}
+                 WHERE (SELECT count(*) FROM notify_msg m WHERE m.id = {row}.notice_id) = 0
+                 AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = {row}.notice_id) = 0
+                 LIMIT $2"
+    )
+}
+
+/// Deletes the rows that [`orphans`] finds. Returns how many.
+pub(crate) async fn forget<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    [old, forget]: [&Statement; 2],
+    limit: i64,
+) -> sqlx::Result<usize> {
+    let old = numbers::<DB>(&DB::fetch(conn, old, &[now, limit.into()]).await?)?;
     if !old.is_empty() {
-        DB::execute(conn, &statements.forget_authorities, &[now, Arg::Ids(&old)]).await?;
+        DB::execute(conn, forget, &[now, Arg::Ids(&old)]).await?;
     }
     Ok(old.len())
 }

@@ -162,7 +162,8 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_passed_on_once,
                 an_edit_of_the_definition_holds_for_its_targets_at_once,
                 a_deleted_target_sends_what_it_has_and_gets_no_more;
-            target_parts: a_large_notice_is_passed_on_in_parts_once_to_each;
+            target_parts: a_large_notice_is_passed_on_in_parts_once_to_each,
+                begun_parts_go_on_with_their_targets_when_some_are_deleted;
             test_sends: handlers_see_the_mark_of_a_test_in_each_attempt,
                 a_test_waits_while_its_definition_is_paused;
             clocks: attempts_survive_a_store_clock_that_is_set_ahead_two_minutes,

@@ -10,6 +10,15 @@ use super::delivery::claim_and_die;
 use super::targets::{MINUTE, define, got, off, order, sending, target};
 
 pub async fn a_large_notice_is_passed_on_in_parts_once_to_each(b: &dyn Backend) {
+    goes_on_after_the_first_part(b, &[]).await;
+}
+
+/// So few targets are left that a settle would have place for them.
+pub async fn begun_parts_go_on_with_their_targets_when_some_are_deleted(b: &dyn Backend) {
+    goes_on_after_the_first_part(b, &["t2", "t3", "t4"]).await;
+}
+
+async fn goes_on_after_the_first_part(b: &dyn Backend, deleted: &[&str]) {
     let names: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
     let targets: Vec<NotifyDef> = names.iter().map(|name| target(name)).collect();
     define(b, order(), &targets).await;
@@ -25,6 +34,9 @@ pub async fn a_large_notice_is_passed_on_in_parts_once_to_each(b: &dyn Backend) 
     let part = PassOn { id, def_id, fence, targets: ids.clone(), known: ids.clone(), most: 2 };
     let passed = b.outbox().engine().stores().send.pass_on(&part).await.unwrap();
     assert_eq!(passed, PassedOn::Part { targets: ids, done: 2 });
+    for name in deleted {
+        b.outbox().delete(&definition(b, &format!("order/{name}")).await).await.unwrap();
+    }
     let calls = Calls::default();
     let sweeper = sending(b, &calls, &off()).start().await.unwrap();
     sweeper.idle().await;

@@ -22,8 +22,7 @@ impl RedisStore {
             rows.iter().filter(|seen| seen.row.as_ref().is_some_and(is_target)).map(|seen| seen.id).collect();
         now.sort_unstable();
         // Later parts go by the list of the first one, whatever the rows are now.
-        let known = if now == part.known { part.targets.as_slice() } else { &[] };
-        let targets = known.iter().map(|target| Text(*target)).collect();
+        let targets = (now == part.known).then(|| part.targets.iter().map(|target| Text(*target)).collect());
         let change =
             given::Change::PassOn { member: member(part.id), fence: Text(part.fence), targets, most: part.most };
         let reply: Vec<String> = self.run(&CHANGE, part.def_id, &change, DOING).await?;

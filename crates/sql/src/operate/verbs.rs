@@ -15,6 +15,7 @@ use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::{columns, numbers, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 use crate::fence;
+use crate::fence::lock_sending;
 use crate::nodes::time;
 use crate::operate::purge::{PurgedRow, read_purged};
 use crate::ordering::{keys_of, unblock};
@@ -59,10 +60,7 @@ impl VerbStatements {
         Self {
             lock_to_revive: statement(format!("SELECT {} {held}", Held::list())),
             // A settle, or a node that rescues the act, would have to lock the row, too.
-            lock_act: statement(format!(
-                "SELECT id FROM notify_msg WHERE id = $2 AND fence = $3 AND status + 0 = 5{}",
-                kind.lock_if_free()
-            )),
+            lock_act: statement(lock_sending(kind)),
             lock_to_purge: statement(format!("SELECT {} {held}", PurgedRow::list())),
             // Keeps the fence. A notice that was never claimed becomes "not sent". An expiry that has passed is dropped, because
             // an operator who retries the notice wants it sent.

@@ -14,6 +14,8 @@ use crate::dialect::fault::fault;
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::{columns, numbers, required, required_text};
 use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::fence::lock_sending;
+use crate::own;
 use crate::settle::row::ToTarget;
 
 /// The columns of a notice that is passed on to a target.
@@ -71,24 +73,14 @@ impl PassOnStatements {
             probe_keys: kind
                 .keys_of_targets_now()
                 .map(|keys| statement(format!("SELECT t.id FROM {passed} {notices} {keys}"))),
-            lock_to_pass_on: statement(format!(
-                "SELECT id FROM notify_msg WHERE id = $2 AND fence = $3 AND status + 0 = 5{}",
-                kind.lock_if_free()
-            )),
+            lock_to_pass_on: statement(lock_sending(kind)),
             targets_now: statement(
                 "SELECT d.id FROM notify_def d WHERE d.target_of = $2 AND d.delete_time IS NULL ORDER BY d.id".into(),
             ),
             passing: statement(format!("SELECT {} FROM notify_passing p WHERE p.notice_id = $2", Progress::list())),
             begin_passing: statement("INSERT INTO notify_passing (notice_id, targets, done) VALUES ($2, $3, 0)".into()),
             note_passing: statement("UPDATE notify_passing SET done = $3 WHERE notice_id = $2".into()),
-            // As for authorities ([`crate::own`]).
-            old_passing: statement(
-                "SELECT p.notice_id FROM notify_passing p
-                 WHERE (SELECT count(*) FROM notify_msg m WHERE m.id = p.notice_id) = 0
-                 AND (SELECT count(*) FROM notify_msg_history h WHERE h.id = p.notice_id) = 0
-                 LIMIT $2"
-                    .into(),
-            ),
+            old_passing: statement(own::orphans("notify_passing p", "p")),
             forget_passing: statement(format!("DELETE FROM notify_passing WHERE {}", kind.listed("notice_id", "$2"))),
         }
     }
@@ -203,10 +195,6 @@ async fn carry_out<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, part: &Pa
 
 /// Deletes at most `limit` rows of progress whose notices are gone. Returns how many.
 pub(crate) async fn purge<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, limit: i64) -> sqlx::Result<usize> {
-    let statements = PassOnStatements::of(DB::KIND);
-    let old = numbers::<DB>(&DB::fetch(conn, &statements.old_passing, &[now, limit.into()]).await?)?;
-    if !old.is_empty() {
-        DB::execute(conn, &statements.forget_passing, &[now, Arg::Ids(&old)]).await?;
-    }
-    Ok(old.len())
+    let PassOnStatements { old_passing, forget_passing, .. } = PassOnStatements::of(DB::KIND);
+    own::forget::<DB>(conn, now, [old_passing, forget_passing], limit).await
 }

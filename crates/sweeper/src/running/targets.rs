@@ -37,7 +37,8 @@ pub(super) async fn pass_on(worker: &Worker, ready: Arc<Ready>, claimed: Claimed
     }
     let most = (PART_BYTES / claimed.param.len().max(1)).clamp(1, PART);
     let ids: Vec<i64> = takes.iter().map(|target| target.row.id).collect();
-    let (pass_to, event) = if ids.len() <= most {
+    // A claim before may have begun with parts, of which only the store knows.
+    let (pass_to, event) = if ids.len() <= most && claimed.fence == 1 {
         let note = note(&definitions, &ids, &leaves);
         (ids, Event::PassedOn(note))
     } else {
@@ -46,14 +47,15 @@ pub(super) async fn pass_on(worker: &Worker, ready: Arc<Ready>, claimed: Claimed
         known.sort_unstable();
         let (id, def_id, fence) = (claimed.id, claimed.def_id, claimed.fence);
         // In a box, because it is rare.
-        (Vec::new(), Box::pin(in_parts(worker, PassOn { id, def_id, fence, targets: ids, known, most })).await)
+        let part = PassOn { id, def_id, fence, targets: ids, known, most };
+        (Vec::new(), Box::pin(in_parts(worker, part, &leaves)).await)
     };
     let claimed = ClaimedNotice { param: String::new(), ..claimed };
     Outcome { pass_to, ..Outcome::new(claimed, ready, event) }
 }
 
-/// Passes a notice on in parts. Returns what follows for it.
-async fn in_parts(worker: &Worker, part: PassOn) -> Event {
+/// Passes a notice on in parts, and not to the targets that it leaves out. Returns what follows for it.
+async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) -> Event {
     let began = Instant::now();
     while began.elapsed() < WORK {
         let passed = tokio::select! {
@@ -65,7 +67,7 @@ async fn in_parts(worker: &Worker, part: PassOn) -> Event {
             Ok(PassedOn::Part { targets, done }) => {
                 worker.signals.sweep_soon();
                 if done == targets.len() {
-                    return Event::PassedOn(note(&worker.definitions(), &targets, &[]));
+                    return Event::PassedOn(note(&worker.definitions(), &targets, leaves));
                 }
             }
             Ok(PassedOn::Changed) => {

@@ -129,7 +129,8 @@ pub(super) enum Change<'a> {
     PassOn {
         member: String,
         fence: Text<i64>,
-        targets: Vec<Text<i64>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        targets: Option<Vec<Text<i64>>>,
         most: usize,
     },
     Extend {

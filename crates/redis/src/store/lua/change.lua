@@ -128,7 +128,7 @@ elseif what == 'pass_on' then
   local status, fence, stored, done = fields(member, 'status', 'fence', 'pass_to', 'passed_on')
   -- sending
   if status ~= '5' or fence ~= given.fence then return {} end
-  if not stored and #given.targets == 0 then return { 'changed' } end
+  if not stored and not given.targets then return { 'changed' } end
   stored = stored or table.concat(given.targets, ' ')
   local targets = {}
   for target in string.gmatch(stored, '%d+') do targets[#targets + 1] = target end
