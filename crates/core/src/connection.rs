@@ -48,7 +48,7 @@ pub async fn add_notice<B, C: NoticeConnection<B>, P: Serialize>(
 /// # Errors
 /// Those of [`add_notice`], for the first notice that has one. Then nothing is added, except where the database rejected one of
 /// several statements ([`crate::Error::Store`]): roll back after that. On a connection without a transaction, [`crate::Error::InvalidNotice`]
-/// for more than 2,000 notices (2 MiB), on MySQL also for some with dedupe keys, because they need several statements.
+/// for more than 2,000 notices (2 MiB), on MySQL and MariaDB for more than one, because they need several statements.
 pub async fn add_notices<B, C: NoticeConnection<B>>(
     connection: &mut C,
     notices: impl IntoIterator<Item = NewNotice>,

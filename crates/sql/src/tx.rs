@@ -13,6 +13,7 @@ use solid_notify_core::error::{Error, FaultKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
+use crate::add::lists;
 use crate::add::statements::AddStatements;
 use crate::caller::Context;
 use crate::connections::uncancelled::Uncancelled;
@@ -298,5 +299,6 @@ fn statements_of_adds(kind: Kind) -> Vec<&'static Statement> {
         &add.lock_duplicates,
         &add.definition_names,
     ];
-    of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).collect()
+    let lists = lists::statements().filter(|_| kind == Kind::MySql);
+    of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).chain(lists).collect()
 }

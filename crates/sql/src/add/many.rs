@@ -7,87 +7,26 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
-use serde::Serialize;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
 use crate::add::known_ids::Found;
-use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
+use crate::add::lists::values_lists;
+use crate::add::new_row::{CHUNK_BYTES, NewRow};
+use crate::add::one::{ROUNDS, insert, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::{AddStatements, Returned};
 use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
-use crate::dialect::fault::{failed, is_unique_violation};
+use crate::dialect::fault::failed;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{one_number, required};
-use crate::dialect::statement::{Arg, Statement, json, mysql_literal};
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement, json};
 
 /// Maximum number of notices in one statement.
 const CHUNK: usize = 2000;
-/// Maximum text of one statement, in bytes; a single notice may exceed it. MySQL writes each byte as two hexadecimal digits and
-/// accepts at least 16 MiB.
-const CHUNK_BYTES: usize = 2 << 20;
-
-/// A notice as the statements `insert_many` and `insert_many_keyed` read it.
-#[derive(Serialize)]
-struct NewRow<'a> {
-    /// Its index in the caller's list.
-    #[serde(skip)]
-    asked: usize,
-    /// Its position in the order of the insert.
-    place: usize,
-    owner: i64,
-    param: &'a str,
-    description: Option<&'a str>,
-    trace_context: Option<&'a str>,
-    ordering_key: Option<&'a str>,
-    dedupe_key: Option<&'a str>,
-    /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
-    until_ended: Option<i64>,
-    tag: Option<&'a str>,
-    max_tries: Option<i64>,
-    expires_at: Option<i64>,
-    send_at: Option<i64>,
-    delay: i64,
-}
-
-impl<'a> NewRow<'a> {
-    fn new(asked: usize, owner: i64, notice: &'a NewNotice) -> Self {
-        let (send_at, delay) = notice.send_millis();
-        Self {
-            asked,
-            place: asked,
-            owner,
-            param: notice.param_json(),
-            description: notice.description_text(),
-            trace_context: notice.trace_context_text(),
-            ordering_key: notice.ordering_key_text(),
-            dedupe_key: notice.taken_key_text(),
-            until_ended: (notice.is_unique_until_ended() && notice.skip_reason().is_none()).then_some(1),
-            tag: notice.tag_text(),
-            max_tries: notice.own_limits().max_tries,
-            expires_at: notice.expires_millis(),
-            send_at,
-            delay,
-        }
-    }
-
-    fn key(&self) -> Option<DedupeKey<'a>> {
-        self.dedupe_key.map(|own_key| DedupeKey { owner: self.owner, own_key })
-    }
-
-    /// The ordering key and its definition.
-    fn order(&self) -> Option<(i64, &'a str)> {
-        self.ordering_key.map(|key| (self.owner, key))
-    }
-
-    fn size(&self) -> usize {
-        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key, self.tag];
-        200 + self.param.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
-    }
-}
 
 /// Inserts all notices in their order, or none. Returns one result for each.
 pub(crate) async fn insert_many<DB: Dialect>(
@@ -142,9 +81,9 @@ pub(crate) async fn insert_many<DB: Dialect>(
     if matches!(caller, Caller::Connection) && !conn.is_in_transaction() && !is_one_statement(DB::KIND, &rows) {
         let problem = format!(
             "{} notices on a connection without a transaction need several statements, each committed by itself: begin a transaction of \
-             sqlx (or add at most {CHUNK} at once{})",
+             sqlx{}",
             notices.len(),
-            if DB::KIND.update_returns() { "" } else { ", without dedupe keys" }
+            if DB::KIND.update_returns() { format!(" (or add at most {CHUNK} at once)") } else { String::new() }
         );
         return Err(Error::InvalidNotice { name: notices[0].name().to_owned(), problem });
     }
@@ -266,62 +205,10 @@ async fn insert_batches<DB: Dialect>(
     Ok(())
 }
 
-/// Inserts by lists of VALUES, for a database that reports only the first id of an insert and gives consecutive ids only to such
-/// a list. A duplicate fails the whole list, so visible duplicates are left out first. Where the list still fails for a
-/// duplicate, its rows are inserted one by one.
-async fn values_lists<DB: Dialect>(
-    conn: &mut DB::Connection,
-    mut rows: Vec<NewRow<'_>>,
-    notices: &[NewNotice],
-    (now, tables): (Arg<'_>, &str),
-    inserted: &mut [Option<Inserted>],
-) -> sqlx::Result<()> {
-    let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(NewRow::key), now, false).await?;
-    let is_seen = |row: &&NewRow<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
-    let to_hold = rows.iter().filter(|row| row.until_ended.is_none()).filter(is_seen).filter_map(NewRow::key);
-    let to_hold = to_hold.collect::<Vec<_>>();
-    let held = duplicates::<DB>(conn, to_hold.iter().copied(), now, true).await?;
-    for key in to_hold.iter().map(DedupeKey::owned).filter(|key| !held.contains_key(key)) {
-        seen.remove(&key);
-    }
-    rows.retain(|row| match row.key().and_then(|key| seen.get(&key.owned())) {
-        Some(id) => {
-            inserted[row.asked] = Some(Inserted::Duplicate(*id));
-            false
-        }
-        None => true,
-    });
-    let step = match &AddStatements::of(DB::KIND).id_step {
-        Some(id_step) if !rows.is_empty() => {
-            let answer = DB::fetch(conn, id_step, &[]).await?;
-            one_number::<DB>(&answer)?.unwrap_or(1)
-        }
-        _ => 1,
-    };
-    for chunk in chunks(&rows) {
-        let keyed = chunk.iter().any(|row| row.dedupe_key.is_some());
-        match DB::script(conn, values_list(DB::KIND, chunk, now, tables).into()).await {
-            Ok(done) => {
-                for (id, row) in (done.last_id..).step_by(usize::try_from(step).unwrap_or(1)).zip(chunk) {
-                    inserted[row.asked] = Some(Inserted::New { id, def_id: row.owner });
-                }
-            }
-            Err(error) if keyed && is_unique_violation(&error) => {
-                for row in chunk {
-                    let notice = &notices[row.asked];
-                    inserted[row.asked] = Some(insert_of::<DB>(conn, (row.owner, tables), notice, now).await?);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// True where all rows fit into one statement, so that all or none are inserted without a transaction around them.
 fn is_one_statement(kind: Kind, rows: &[NewRow<'_>]) -> bool {
-    // On MySQL a duplicate that is not visible splits the list into one statement for each row.
-    chunks(rows).count() <= 1 && (kind.update_returns() || rows.iter().all(|row| row.dedupe_key.is_none()))
+    // MySQL gets lists of constant lengths, see `lists.rs`.
+    if kind.update_returns() { chunks(rows).count() <= 1 } else { rows.len() <= 1 }
 }
 
 /// Splits the rows into chunks of at most [`CHUNK`] rows and [`CHUNK_BYTES`] bytes.
@@ -337,40 +224,4 @@ fn chunks<'r, 'a>(rows: &'r [NewRow<'a>]) -> impl Iterator<Item = &'r [NewRow<'a
         rest = left;
         (!chunk.is_empty()).then_some(chunk)
     })
-}
-
-/// An INSERT with its values in the text, so that its length is free and it needs no prepared statement. It names the database in
-/// which the definitions were read, because `USE` may have chosen another one for the session.
-fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> String {
-    let now = match now {
-        Arg::Int(Some(ms)) => kind.epoch_time(&ms.to_string()),
-        _ => kind.database_now().to_owned(),
-    };
-    let row = |row: &NewRow<'_>| {
-        let [param, description, trace_context] =
-            [Some(row.param), row.description, row.trace_context].map(mysql_literal);
-        let [ordering_key, dedupe_key, tag] = [row.ordering_key, row.dedupe_key, row.tag].map(mysql_literal);
-        let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
-        let [until_ended, max_tries] = [row.until_ended, row.max_tries].map(number);
-        let expires_at = kind.epoch_time(&number(row.expires_at));
-        let send_time = match row.send_at {
-            Some(at) => kind.later(&kind.epoch_time(&at.to_string()), &now),
-            None => kind.plus(&now, &row.delay.to_string()),
-        };
-        format!(
-            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {tag}, \
-             {max_tries}, {expires_at}, {now}, {send_time})",
-            row.owner
-        )
-    };
-    let rows = rows.iter().map(row).collect::<Vec<_>>();
-    let tables = tables.replace('`', "``");
-    format!(
-        "INSERT INTO `{tables}`.notify_msg (
-             def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
-             max_tries, expires_at, create_time, next_call_time
-         )
-         VALUES {}",
-        rows.join(", ")
-    )
 }

@@ -3,7 +3,9 @@
 
 mod find;
 pub(crate) mod known_ids;
+pub(crate) mod lists;
 mod many;
+mod new_row;
 mod one;
 mod skipped;
 pub(crate) mod statements;

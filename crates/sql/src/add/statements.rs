@@ -128,7 +128,7 @@ impl AddStatements {
             })
         };
         // Ids are given in the order of the batch. (`WHERE true`: otherwise SQLite reads ON as a join's.) MySQL would not return
-        // the ids, so there `many.rs` writes the values into the text.
+        // the ids: see `lists.rs`.
         let insert_many = |unless: &str| {
             let (param, send_time) = (kind.to_json("b.param"), send_time("b.send_at", "b.delay"));
             let expires_at = kind.epoch_time("b.expires_at");

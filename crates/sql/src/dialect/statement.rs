@@ -155,7 +155,7 @@ fn list(kind: Kind, ids: &[i64]) -> String {
 
 /// A text literal for MySQL, as the hexadecimal digits of its bytes. They cannot contain SQL, in any mode and character set of
 /// the session.
-pub(crate) fn mysql_literal(text: Option<&str>) -> String {
+fn mysql_literal(text: Option<&str>) -> String {
     text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
 }
 
