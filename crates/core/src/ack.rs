@@ -3,6 +3,7 @@
 //! A notice whose delivery must be acked waits in [`Status::AwaitingAck`]. An ack or nack may arrive in any other state
 //! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
 
+use crate::cipher::{NOT_KEPT, is_encrypted};
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_attempt, millis_from_time};
 use crate::store::verb::state;
 use crate::store::{AuditEntry, Settle};
@@ -189,6 +190,8 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 return OfLive::Nothing(AckResult::NotAwaitingAck);
             }
             let message = match &reply.who {
+                // A receiver may quote what it got.
+                None if is_encrypted(&live.param) => format!("its receiver refused it; {NOT_KEPT}"),
                 None => format!("its receiver refused it: {reason}"),
                 Some(who) => format!("{who} nacked it: {reason}"),
             };

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// What people see instead of a parameter that this process cannot decrypt.
 pub const ENCRYPTED: &str = "<encrypted>";
+/// The reason for which a text about a notice is missing.
+pub const NOT_KEPT: &str = "its text is not kept, because the parameter is encrypted";
 /// The member that marks an encrypted parameter; its value is the id of the key.
 const MARK: &str = "\"$encrypted\"";
 

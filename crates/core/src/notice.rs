@@ -129,6 +129,14 @@ pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     serde_json::to_string(&list[skip..]).unwrap_or_else(|_| "[]".to_owned())
 }
 
+/// Returns a stored list of failed attempts with another message of the last one.
+pub fn with_last_message(stored: &str, message: &str) -> String {
+    let mut list: Vec<AttemptRecord> = serde_json::from_str(stored).unwrap_or_default();
+    let Some(last) = list.last_mut() else { return stored.to_owned() };
+    message.clone_into(&mut last.message);
+    serde_json::to_string(&list).unwrap_or_else(|_| "[]".to_owned())
+}
+
 /// Returns the last record of a stored list of failed attempts.
 pub fn last_record(stored: Option<&str>) -> Option<AttemptRecord> {
     serde_json::from_str::<Vec<AttemptRecord>>(stored?).ok()?.pop()

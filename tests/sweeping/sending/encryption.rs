@@ -290,6 +290,35 @@ pub async fn plaintext_of_before_is_sent_and_stays_out_of_texts(b: &dyn Backend)
     sweeper.shutdown().await;
 }
 
+/// Neither at once nor after the sweep that settles the attempt; of one whose parameter was stored before, after that sweep.
+pub async fn nack_of_an_encrypted_parameter_keeps_no_text(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    let def = NotifyDef::new("charge").retry_interval("1h").need_confirm(true).max_confirm_delay("1h");
+    b.outbox().define_if_missing(def).await.unwrap();
+    let add = async || b.add_new(NewNotice::new("charge", SECRET).unwrap()).await.id();
+    let before = add().await;
+    edit_by_hand(b, "charge", |def| def.encrypt_param(true)).await;
+    let [refused, by_alice] = [add().await, add().await];
+    let handler = |_: Notice<String>| async { Ok(()) };
+    let sweeper = b.outbox().sweeper().handler("charge", handler).start().await.unwrap();
+    for id in [before, refused, by_alice] {
+        reaches(b, id, Status::AwaitingAck).await;
+    }
+    let text = format!("no account for {PART}");
+    let message = async |id: i64| record(b, id).await.errors[0].message.clone();
+    let not_kept = "its receiver refused it; its text is not kept, because the parameter is encrypted";
+    b.outbox().nack(refused, &text).await.unwrap();
+    assert_eq!(message(refused).await, not_kept);
+    b.outbox().nack(before, &text).await.unwrap();
+    b.outbox().operator("alice").nack(by_alice, "called them").await.unwrap();
+    b.outbox().wake();
+    for (id, message) in [(before, not_kept), (refused, not_kept), (by_alice, "alice nacked it: called them")] {
+        let failed = reaches(b, id, Status::Failed).await;
+        assert_eq!(failed.errors[0].message, message);
+    }
+    sweeper.shutdown().await;
+}
+
 /// A target's filter reads the decrypted parameter, and its stored notice stays encrypted, also after an edit.
 pub async fn a_target_gets_an_encrypted_parameter_by_its_filter(b: &dyn Backend) {
     b.outbox().use_param_cipher(keys(&["one"]));

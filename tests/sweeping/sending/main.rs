@@ -98,6 +98,7 @@ macro_rules! sending_suite {
                 notice_of_an_unknown_key_waits_and_counts_nothing,
                 altered_or_moved_parameters_are_dead_letters,
                 plaintext_of_before_is_sent_and_stays_out_of_texts,
+                nack_of_an_encrypted_parameter_keeps_no_text,
                 a_target_gets_an_encrypted_parameter_by_its_filter,
                 a_target_encrypts_only_under_a_definition_that_encrypts;
             responses: what_the_receiver_answered_is_kept_for_failures_and_successes,

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::cipher::CipherError;
+use solid_notify_core::cipher::NOT_KEPT;
 use solid_notify_core::definition::{FOREVER, Mask, TargetFilter};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::limit::TargetSign;
@@ -283,9 +284,6 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Err(_) => Called::failed(ErrorClass::Timeout, timed_out(ready.policy.timeout)),
     }
 }
-
-/// Why a text is missing.
-const NOT_KEPT: &str = "its text is not kept, because the parameter is encrypted";
 
 /// Returns the text of a failure without the values of the parameter that people must not see. Where the parameter is encrypted, a text that
 /// may contain anything made from it is not kept at all. All such texts pass here before they are stored, logged, or part of an alert.

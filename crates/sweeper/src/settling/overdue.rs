@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::cipher::is_encrypted;
-use solid_notify_core::definition::{FOREVER, MASKED};
+use solid_notify_core::cipher::{NOT_KEPT, is_encrypted};
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::notice::with_last_message;
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Event;
 use solid_notify_core::{ErrorClass, Status, StoreError};
@@ -79,9 +80,13 @@ pub(crate) async fn judge_unacked(
         false => None,
     };
     for mut claimed in overdue {
-        let nack = claimed.refused().map(|record| shown(ready, &claimed.param, record.message));
+        let nack =
+            claimed.refused().map(|record| shown(ready, definition.row.encrypt_param, &claimed.param, record.message));
         if (grace.is_some() && nack.is_none()) || !worker.in_flight.begin_to_judge(claimed.id, claimed.fence) {
             continue;
+        }
+        if let (Some(message), Some(errors)) = (&nack, &mut claimed.errors) {
+            *errors = with_last_message(errors, message);
         }
         let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
         let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
@@ -93,10 +98,11 @@ pub(crate) async fn judge_unacked(
     Ok(grace.map_or(worker.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
 }
 
-/// Returns the text of a receiver without what people must not see. An encrypted parameter is not decrypted for it.
-fn shown(ready: &Ready, param: &str, text: String) -> String {
-    match is_encrypted(param) {
-        true => MASKED.to_owned(),
+/// Returns the text of a nack without what people must not see. Of a receiver's nack about an encrypted parameter nothing was stored.
+fn shown(ready: &Ready, encrypts: bool, param: &str, text: String) -> String {
+    match encrypts {
+        _ if is_encrypted(param) => text,
+        true => format!("its receiver refused it; {NOT_KEPT}"),
         false => ready.without_masked(param, text),
     }
 }
