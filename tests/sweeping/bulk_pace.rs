@@ -5,17 +5,20 @@ use std::time::Duration;
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{Filter, NewNotice, NotifyDef, OutboxExt, Status, add_notices};
 
-/// Executes an act over so many notices, and returns its steps and the seconds that it took.
-async fn steps(count: u32, rate: &str) -> (u64, u64) {
+/// Executes an act over so many notices of one definition, beside so many others that have none. Returns its steps and the seconds that it took.
+async fn steps(count: u32, rate: &str, others: usize) -> (u64, u64) {
     let clock = HandClock::new("2026-11-27T12:00:00Z".parse().unwrap());
     let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
     outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    for other in 0..others {
+        outbox.define_if_missing(NotifyDef::new(format!("other_{other}"))).await.unwrap();
+    }
     let mut tx = outbox.begin().await.unwrap();
     add_notices(&mut tx, (0..count).map(|number| NewNotice::new("sync", number).unwrap())).await.unwrap();
     tx.commit().await.unwrap();
     let alice = outbox.operator("alice");
     alice.cancel_all(&Filter::waiting().definition("sync"), "not now").await.unwrap();
-    let filter = Filter::cancelled().definition("sync");
+    let filter = if others == 0 { Filter::cancelled().definition("sync") } else { Filter::cancelled() };
     let started = alice.start_purge_all(&filter, "old", rate.parse().unwrap()).await.unwrap();
     let sweeper = TestSweeper::start(outbox.sweeper()).await.unwrap();
     sweeper.drain().await;
@@ -37,8 +40,14 @@ async fn steps(count: u32, rate: &str) -> (u64, u64) {
 async fn bulk_act_takes_full_steps_or_one_for_ten_seconds() {
     // Notices, rate, steps (those of 500 notices, or of 10 s, and a tenth more), seconds (less the ten that it may be ahead).
     for (count, rate, most, least) in [(2_900, "200/1s", 6, 4), (300, "10/1s", 3, 9), (12, "1/5s", 6, 44)] {
-        let (steps, seconds) = steps(count, rate).await;
+        let (steps, seconds) = steps(count, rate, 0).await;
         assert!(steps <= most, "{count} at {rate}: {steps} steps");
         assert!(seconds >= least, "{count} at {rate}: {seconds} s");
     }
+}
+
+#[tokio::test]
+async fn bulk_act_takes_no_step_for_a_definition_without_its_notices() {
+    let (steps, _) = steps(1_200, "at once", 600).await;
+    assert!(steps <= 4, "{steps} steps");
 }

@@ -164,7 +164,7 @@ impl BulkAct {
             ActVerb::Cancel => BulkVerb::Cancel { reason },
             ActVerb::Purge => BulkVerb::Purge { reason },
         };
-        Ok(ActRun { act: self, claim, operator, parts, verb, detail })
+        Ok(ActRun { act: self, claim, operator, parts, verb, detail, skipped: 0 })
     }
 }
 
@@ -177,7 +177,13 @@ pub struct ActRun {
     parts: VecDeque<Part>,
     verb: BulkVerb,
     detail: String,
+    /// How many slices without such notices were passed since the progress was stored.
+    skipped: usize,
 }
+
+/// How many slices without notices of the filter an act passes before it stores its progress, so that they cost no transactions and an attempt
+/// that only reads advances nevertheless.
+const MOST_SKIPPED: usize = 500;
 
 impl std::fmt::Debug for ActRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -215,8 +221,14 @@ impl ActRun {
         done.changed += step.changed;
         done.dedupe_key_taken += step.dedupe_key_taken;
         done.passed_over += step.passed_over;
-        done.steps += 1;
         let selected = step.changed + step.dedupe_key_taken + step.passed_over;
+        if selected == 0 && part.is_ended() && self.skipped < MOST_SKIPPED {
+            self.skipped += 1;
+            self.parts.pop_front();
+            return Ok(if self.parts.is_empty() { AfterStep::Ended } else { AfterStep::Next });
+        }
+        self.skipped = 0;
+        done.steps += 1;
         if rate != Rate::AT_ONCE && selected > 0 {
             done.paced_until = Some(first + rate.offset(selected));
         }
