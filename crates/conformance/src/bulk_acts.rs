@@ -194,6 +194,9 @@ pub async fn notice_that_the_library_did_not_add_has_no_authority(b: &dyn Backen
     for name in ["notify.bulk", "notify.purge", "notify.alert", "notify.dead_letters"] {
         let refused = b.add(NewNotice::new(name, 0).unwrap()).await.unwrap_err().to_string();
         assert!(refused.contains("built in"), "{name}: {refused}");
+        let many = [NewNotice::new("sync", 0).unwrap(), NewNotice::new(name, 0).unwrap()];
+        let refused = b.add_many(many.to_vec()).await.unwrap_err().to_string();
+        assert!(refused.contains("built in"), "{name} among others: {refused}");
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::{Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
+use solid_notify_core::alert::ALERT_DEFINITION;
+use solid_notify_core::built_in::{BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION, is_built_in};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use sqlx::{AssertSqlSafe, Executor};
 use test_support::sending::{Calls, definition, eventually};
@@ -33,6 +35,7 @@ on_each_database!(
     a_delay_below_zero_is_none_and_the_longest_has_ten_years,
     quotes_and_characters_of_all_kinds_survive,
     a_definition_that_encrypts_refuses_a_plaintext,
+    definition_that_is_built_in_is_refused,
 );
 
 mod servers {
@@ -300,6 +303,18 @@ async fn a_definition_that_encrypts_refuses_a_plaintext<D: Plain>() {
         "{complaint}"
     );
     assert!(notices(&db).await.is_empty());
+    db.close().await;
+}
+
+async fn definition_that_is_built_in_is_refused<D: Plain>() {
+    let db = with_sync::<D>().await;
+    for name in [ALERT_DEFINITION, BULK_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION] {
+        assert!(is_built_in(name));
+        db.sql(&format!("INSERT INTO notify_def (name) VALUES ('{name}')")).await;
+        let complaint = db.shell().run(D::add(&Add::new(name, "7"))).refused();
+        assert!(complaint.contains("notify_add: the definition is built in"), "{name}: {complaint}");
+    }
+    assert_eq!(notices(&db).await, []);
     db.close().await;
 }
 

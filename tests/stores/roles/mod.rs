@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::alert::{ALERT_DEFINITION, AlertKind, AlertReason};
 use solid_notify::definition::Updated;
 use solid_notify::operate::{Rate, Severity};
 use solid_notify::sql::Dialect;
@@ -102,10 +102,32 @@ where
     );
     producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
     let sender = roles.outbox("sweeper").await;
-    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(()));
-    let sweeper = TestSweeper::start(builder.handler(ALERT_DEFINITION, async |_: Notice<Alert>| Ok(()))).await.unwrap();
+    let (told, alerts) = mpsc::channel();
+    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(())).handler_with(
+        ALERT_DEFINITION,
+        told,
+        async |told: mpsc::Sender<String>, alert: Notice<Alert>| {
+            let _ = told.send(alert.param().text());
+            Ok(())
+        },
+    );
+    let sweeper = TestSweeper::start(builder).await.unwrap();
+    // Nor does a producer send an alert.
+    let alert = Alert::new(AlertKind::Raised, AlertReason::Failure, "sync", "call this number");
+    let alert = serde_json::to_string(&alert).unwrap();
+    let insert = format!(
+        "INSERT INTO notify_msg (def_id, param) SELECT id, '{alert}' FROM notify_def WHERE name = 'notify.alert'"
+    );
+    producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
     sweeper.drain().await;
     assert!(roles.db.outbox.find(cancelled).await.unwrap().is_some(), "nothing is purged");
+    assert!(alerts.try_iter().all(|text| !text.contains("call this number")), "no alert of a producer is sent");
+    for name in ["notify.alert", "notify.bulk"] {
+        let dead = alice.list(&Filter::dead_letters().definition(name), None, 10).await.unwrap().notices;
+        assert_eq!(dead.len(), 1, "{name}");
+        let dead = roles.db.outbox.find(dead[0].id).await.unwrap().unwrap();
+        assert_eq!(dead.last_class.as_deref(), Some("invalid"), "{name}");
+    }
     // MySQL and MariaDB let a session choose the next id: those of a cancelled act, and of one that has been executed.
     if <D::Db as sqlx::Database>::NAME != "PostgreSQL" {
         let executed = alice.start_purge_all(&Filter::dead_letters().definition("sync"), "old", Rate::AT_ONCE).await;
@@ -183,7 +205,12 @@ where
     assert_eq!(rights.severity, Severity::Fine, "{rights:?}");
 
     assert_denied(&outbox, &CHANGES_OF_THE_SCHEMA).await;
-    assert_denied(&outbox, &["DELETE FROM notify_audit WHERE 1 = 0", "DELETE FROM notify_schema WHERE 1 = 0"]).await;
+    let others = [
+        "UPDATE notify_audit SET who = 'alice' WHERE 1 = 0",
+        "DELETE FROM notify_audit WHERE 1 = 0",
+        "DELETE FROM notify_schema WHERE 1 = 0",
+    ];
+    assert_denied(&outbox, &others).await;
     drop(sweeper);
     roles.close().await;
 }
@@ -247,6 +274,16 @@ where
     let outbox = roles.outbox("editor").await;
     let operator = outbox.operator("erin");
     let seen = operator.definition("sync").await.unwrap();
+    let mut renamed = seen.clone();
+    renamed.name = "notify.bulk".to_owned();
+    let refused = operator.edit_definition(&seen, renamed).await.unwrap_err().to_string();
+    assert!(refused.contains("belongs to a definition that is built in"), "{refused}");
+    roles.db.sql("INSERT INTO notify_def (name) VALUES ('notify.purge')").await;
+    let purge = operator.definition("notify.purge").await.unwrap();
+    let mut renamed = purge.clone();
+    renamed.name = "mine".to_owned();
+    let refused = operator.edit_definition(&purge, renamed).await.unwrap_err().to_string();
+    assert!(refused.contains("belongs to a definition that is built in"), "{refused}");
     let new = seen.clone().timeout("7s");
     let preview = operator.preview_edit(&seen, &new).await.unwrap();
     assert_eq!(preview.changes.len(), 1, "without the notices, which it may not read");
@@ -269,7 +306,9 @@ where
         "UPDATE notify_switch SET paused = paused",
         "DELETE FROM notify_def WHERE 1 = 0",
         "UPDATE notify_audit SET who = 'alice' WHERE 1 = 0",
+        "UPDATE notify_def_version SET who = 'alice' WHERE 1 = 0",
         "DELETE FROM notify_def_version WHERE 1 = 0",
+        "DELETE FROM notify_audit WHERE 1 = 0",
     ];
     assert_denied(&outbox, &others).await;
     roles.close().await;
