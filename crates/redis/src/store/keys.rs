@@ -59,6 +59,9 @@ const DEFINITIONS: i64 = 100_000;
 /// Ids from here on are definitions of alerts. They are in the slot of the alerts' rows, so that a script can change both.
 pub(super) const FIRST_ALERTS: i64 = 90_000;
 
+/// The id that no definition has: numbers begin with 1.
+pub(super) const NO_DEFINITION: i64 = 0;
+
 /// The slices of `ready`.
 pub(super) const FIRST_SENDS: &str = "first_sends";
 pub(super) const RETRIES: &str = "retries";

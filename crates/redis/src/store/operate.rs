@@ -156,6 +156,10 @@ impl OperateStore for RedisStore {
         self.apply(reply).await
     }
 
+    async fn can_ack(&self) -> Result<(), StoreError> {
+        self.try_ack().await
+    }
+
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         self.change_one(id, verb, who).await
     }

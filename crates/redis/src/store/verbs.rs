@@ -10,9 +10,10 @@ use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb};
 
 use super::given::{self, SeenStep, StepVerb, Target, Text};
+use super::keys::NO_DEFINITION;
 use super::look::purged_row;
 use super::row::{Stored, Words};
-use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, member, pause};
+use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, member, notice_id, pause};
 
 impl RedisStore {
     pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -127,6 +128,15 @@ impl RedisStore {
             }
         }
         Err(busy("storing an ack or nack"))
+    }
+
+    /// Finds out whether acks can be stored: does with a notice of its own what they do. It is of no definition, so nothing else sees it.
+    pub(super) async fn try_ack(&self) -> Result<(), StoreError> {
+        let id = notice_id(1, NO_DEFINITION);
+        self.load(id).await?;
+        let change = given::Change::CanAck { member: member(id) };
+        let _: i64 = self.run(&CHANGE, NO_DEFINITION, &change, "checking the rights for acks").await?;
+        Ok(())
     }
 
     pub(super) async fn close(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {

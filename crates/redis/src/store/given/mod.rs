@@ -177,6 +177,9 @@ pub(super) enum Change<'a> {
         new_limits: String,
         audit: String,
     },
+    CanAck {
+        member: String,
+    },
 }
 
 /// The counters of a node and minute.

@@ -233,6 +233,17 @@ elseif what == 'test' then
   insert(given, now, 'insert_call', given.call)
   write_audit(key('audit'), given.audit)
   return 'done'
+elseif what == 'can_ack' then
+  -- Does with a notice of its own what acks do, and deletes it. An error says what acks lack. The `member` is of a definition that does not
+  -- exist. What a refused call has left the next one takes over.
+  local member = given.member
+  also_when_full()
+  redis.call('HSET', notice_key(member), 'fence', '1', 'failures', '0', 'crashes', '0')
+  -- awaiting_ack, then succeeded
+  enter(member, '4', now)
+  leave(member)
+  enter(member, '1', now)
+  erase(member)
 elseif what == 'limits' then
   -- The limits as read, `seen_limits`; the `new_limits`; the `audit` entry.
   if (redis.call('GET', key('limit')) or '') ~= given.seen_limits then return 'conflict' end

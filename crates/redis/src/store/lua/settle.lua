@@ -33,8 +33,9 @@ for i, outcome in ipairs(given.outcomes) do
   local member, status, failures, crashes = outcome.member, outcome.status, outcome.failures, outcome.crashes
   local stored_status, stored_fence, stored_failures, stored_crashes = fields(member, 'status', 'fence', 'failures', 'crashes')
   if stored_status and is_held(outcome, stored_status, stored_fence) then
-    for _, target in ipairs(outcome.pass_to or {}) do pass_on(member, target) end
+    -- It removes something, so what follows is stored on a full server, too.
     leave(member)
+    for _, target in ipairs(outcome.pass_to or {}) do pass_on(member, target) end
     if outcome.delay or outcome.keep then
       redis.call('HSET', notice_key(member), 'failures', failures, 'crashes', crashes)
       set_or_delete(member, 'errors', outcome.errors)
