@@ -191,7 +191,7 @@ impl Redis {
             command.arg(argument.as_ref());
         }
         let reply = self.line.send(&command).await.map_err(Error::redis(doing))?;
-        redis::from_redis_value(reply).map_err(|error| Error::unreadable(doing, &error))
+        redis::from_redis_value(reply).map_err(|_| Error::unreadable(doing))
     }
 
     fn hand_time(&self) -> Option<i64> {
@@ -207,7 +207,7 @@ impl Redis {
         doing: &'static str,
     ) -> Result<T> {
         let reply = self.evaluate(script, keys, given, values).await.map_err(Error::redis(doing))?;
-        redis::from_redis_value(reply).map_err(|error| Error::unreadable(doing, &error))
+        redis::from_redis_value(reply).map_err(|_| Error::unreadable(doing))
     }
 
     /// Calls the script by its hash. A server that does not have it (restarted, failed over, SCRIPT FLUSH) gets the text and

@@ -49,10 +49,10 @@ impl Error {
         move |source| Self::Redis { doing, source }
     }
 
-    /// The error of a reply that cannot be read.
+    /// The error of a reply that cannot be read. It is without the text of the parser, which quotes the reply, and so a parameter or a value.
     #[doc(hidden)]
-    pub fn unreadable(doing: &'static str, error: &impl std::fmt::Display) -> Self {
-        Self::Reply { doing, problem: format!("cannot read the script's reply: {error}") }
+    pub fn unreadable(doing: &'static str) -> Self {
+        Self::Reply { doing, problem: "cannot read the script's reply, because it has another type".to_owned() }
     }
 
     /// True where Redis cannot be reached or does not serve for now, which passes by itself. With every other error an operator

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::failure::{TaskFailure, TaskResult, panic_text};
+use crate::error::Error;
+use crate::failure::{TaskFailure, TaskResult};
 use crate::model::{ClaimedTask, TaskLease, TaskOutcome, TaskSettled};
 use crate::tasks::TimedTasks;
 
@@ -28,6 +29,14 @@ pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
 /// How long a handler may take to end after its time limit.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
+/// The pause after a call that fails until an operator acts, for want of a right for instance.
+const REST: Duration = Duration::from_secs(10);
+
+/// Returns the pause after a failed call, where that of an outage would be this one.
+pub(crate) fn pause_after(error: &Error, outage: Option<Duration>) -> Option<Duration> {
+    if error.is_outage() { outage } else { Some(REST) }
+}
+
 /// What all tries of a runner share.
 pub(crate) struct Attempts {
     pub(crate) tasks: TimedTasks,
@@ -36,6 +45,8 @@ pub(crate) struct Attempts {
     pub(crate) lease: TaskLease,
     pub(crate) time_limit: Duration,
     pub(crate) retry_delay: Box<dyn Fn(u64) -> Duration + Send + Sync>,
+    /// How many handlers go on although they were cancelled.
+    pub(crate) stuck: watch::Sender<usize>,
 }
 
 /// How a try ended.
@@ -62,6 +73,7 @@ impl Attempts {
             result = handler.join_next() => result,
             () = self.keep_lease(of(TaskOutcome::Extend(self.lease.time))) => {
                 tracing::warn!(kind = %self.kind, id, "lost the lease of a timed task; its handler is cancelled");
+                self.cancel(&id, handler).await;
                 return Ended::Lost;
             }
             () = is_set(cancel) => {
@@ -69,11 +81,10 @@ impl Attempts {
                 handler.join_next().await
             }
             () = sleep(self.time_limit) => {
-                handler.abort_all();
-                // One that blocks its thread does not end. One that has ended meanwhile has its own result.
-                match timeout(LAST_MOMENT, handler.join_next()).await {
-                    Ok(Some(Ok(result))) => Some(Ok(result)),
-                    _ => Some(Ok(Err(TaskFailure::retry(format!("it ran longer than its time limit, {:?}", self.time_limit))))),
+                // One that has ended meanwhile has its own result.
+                match self.cancel(&id, handler).await {
+                    Some(Ok(result)) => Some(Ok(result)),
+                    _ => Some(Ok(Err(TaskFailure::late(self.time_limit)))),
                 }
             }
         };
@@ -92,17 +103,37 @@ impl Attempts {
         Ended::Lost
     }
 
-    /// Turns the end of a handler into an outcome. It has none if it was cancelled.
+    /// Cancels a handler, and returns its result if it ends soon. One that blocks its thread does not end. Until it does, its runner claims
+    /// nothing, because each further task could block another thread.
+    async fn cancel(&self, id: &str, mut handler: JoinSet<TaskResult>) -> Option<Result<TaskResult, JoinError>> {
+        handler.abort_all();
+        if let Ok(ended) = timeout(LAST_MOMENT, handler.join_next()).await {
+            return ended;
+        }
+        tracing::error!(
+            kind = %self.kind, id,
+            "the handler of a timed task cannot be cancelled, because it blocks its thread; until it ends, this runner claims no task of its kind"
+        );
+        self.stuck.send_modify(|stuck| *stuck += 1);
+        let (stuck, kind) = (self.stuck.clone(), Arc::clone(&self.kind));
+        tokio::spawn(async move {
+            handler.join_next().await;
+            stuck.send_modify(|stuck| *stuck -= 1);
+            tracing::info!(%kind, "a handler of a timed task that could not be cancelled has ended");
+        });
+        None
+    }
+
+    /// Turns the end of a handler into an outcome. It has none if it was cancelled. The log has no text of the handler, which may quote a value.
     fn judge(&self, id: &str, tries: u64, result: Option<Result<TaskResult, JoinError>>) -> TaskOutcome {
         let failure = match result.map(|result| result.map_err(JoinError::try_into_panic)) {
             Some(Ok(Ok(()))) => return TaskOutcome::Finish,
             Some(Ok(Err(failure))) => failure,
-            Some(Err(Ok(panic))) => TaskFailure::retry(format!("the handler panicked: {}", panic_text(panic))),
+            Some(Err(Ok(panic))) => TaskFailure::panicked(panic),
             Some(Err(Err(_))) | None => return TaskOutcome::Release,
         };
-        let (error, outcome) = failure.judged(tries, &self.lease, &self.retry_delay);
-        tracing::warn!(kind = %self.kind, id, tries, error, "a timed task failed");
-        outcome
+        tracing::warn!(kind = %self.kind, id, tries, error = failure.error_type(), "a timed task failed");
+        failure.judged(tries, &self.lease, &self.retry_delay)
     }
 
     /// Extends the lease after each third of it, and returns when it is lost.
@@ -121,16 +152,15 @@ impl Attempts {
     async fn settle(&self, settled: &TaskSettled) -> bool {
         let mut is_first = true;
         let call = || self.tasks.settle(&self.kind, std::slice::from_ref(settled));
-        let report = |error: &crate::Error, _| {
-            let TaskSettled { id, outcome, .. } = settled;
-            match std::mem::take(&mut is_first) {
-                true => {
-                    tracing::warn!(kind = %self.kind, id, ?outcome, %error, "cannot settle a timed task; trying again")
-                }
-                false => tracing::debug!(kind = %self.kind, id, ?outcome, %error, "still cannot settle a timed task"),
+        let report = |error: &Error, _| {
+            let (id, kind) = (&settled.id, &self.kind);
+            match (std::mem::take(&mut is_first), error.is_outage()) {
+                (true, true) => tracing::warn!(%kind, id, %error, "cannot settle a timed task; trying again"),
+                (true, false) => tracing::error!(%kind, id, %error, "cannot settle a timed task; trying again"),
+                (false, _) => tracing::debug!(%kind, id, %error, "still cannot settle a timed task"),
             }
         };
-        let held = call.retry(PAUSES).notify(report).await;
+        let held = call.retry(PAUSES).notify(report).adjust(pause_after).await;
         held.is_ok_and(|held| held == [true])
     }
 }
@@ -140,5 +170,25 @@ async fn is_set(mut flag: watch::Receiver<bool>) {
     if flag.wait_for(|set| *set).await.is_err() {
         // The runtime ends.
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use solid_notify_redis_connection::Error as ConnectionError;
+
+    use super::*;
+
+    #[test]
+    fn refused_call_rests_longer_than_an_outage() {
+        let error = |source: redis::RedisError| Error::Redis(ConnectionError::Redis { doing: "claiming", source });
+        let outage = error(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        let pause = Some(Duration::from_millis(50));
+        assert_eq!(pause_after(&outage, pause), pause);
+        let refused = redis::RedisError::from((redis::ErrorKind::Client, "no permissions"));
+        assert_eq!(pause_after(&error(refused), pause), Some(REST));
+        assert_eq!(pause_after(&Error::Kind { kind: String::new() }, None), Some(REST));
     }
 }

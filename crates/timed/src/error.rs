@@ -39,5 +39,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True where the cause passes by itself: Redis cannot be reached, or does not serve for now.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.is_outage())
+    }
+}
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,6 +1,6 @@
 //! [`TaskFailure`]: why a handler did not do a task, and what becomes of the task.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -25,6 +25,8 @@ pub type TaskResult = Result<(), TaskFailure>;
 pub struct TaskFailure {
     next: Next,
     error: BoxError,
+    /// The type of the error, for the log. Its text may quote a value.
+    error_type: &'static str,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +38,8 @@ enum Next {
 }
 
 impl TaskFailure {
-    fn new(next: Next, error: impl Into<BoxError>) -> Self {
-        Self { next, error: error.into() }
+    fn new<E: Into<BoxError>>(next: Next, error: E) -> Self {
+        Self { next, error: error.into(), error_type: type_name::<E>() }
     }
 
     /// Retries after the delay that [`crate::TaskRun::retry_delay`] returns. The last try makes the task dead.
@@ -57,28 +59,37 @@ impl TaskFailure {
 
     /// Puts the task aside, because its value cannot be read.
     pub(crate) fn aside(reason: String) -> Self {
-        Self::new(Next::Aside, reason)
+        Self { error_type: "undecodable value", ..Self::new(Next::Aside, reason) }
     }
 
-    /// Returns its text, and the outcome of a task that was claimed `tries` times. The text of an error, its drop and `delay` are
-    /// code of the application: where one of them panics, the task is retried after the default delay.
-    pub(crate) fn judged(
-        self,
-        tries: u64,
-        lease: &TaskLease,
-        delay: impl FnOnce(u64) -> Duration,
-    ) -> (String, TaskOutcome) {
+    /// The handler ran for longer than this.
+    pub(crate) fn late(limit: Duration) -> Self {
+        Self { error_type: "time limit", ..Self::retry(format!("it ran longer than its time limit, {limit:?}")) }
+    }
+
+    /// The handler panicked.
+    pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
+        Self { error_type: "panic", ..Self::retry(format!("the handler panicked: {}", panic_text(panic))) }
+    }
+
+    /// Returns the type of the error, or a word for its kind: nothing of its text.
+    pub(crate) fn error_type(&self) -> &'static str {
+        self.error_type
+    }
+
+    /// Returns the outcome of a task that was claimed `tries` times. The text of an error, its drop and `delay` are code of the
+    /// application: where one of them panics, the task is retried after the default delay.
+    pub(crate) fn judged(self, tries: u64, lease: &TaskLease, delay: impl FnOnce(u64) -> Duration) -> TaskOutcome {
         // Not dropped while a panic unwinds, because a second panic would end the process.
         let failure = ManuallyDrop::new(self);
         let judge = move || {
-            let judged = (failure.to_text(), failure.outcome(tries, lease, delay));
+            let outcome = failure.outcome(tries, lease, delay);
             drop(ManuallyDrop::into_inner(failure));
-            judged
+            outcome
         };
         catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| {
             let text = format!("the text of an error or `retry_delay` panicked: {}", panic_text(panic));
-            let outcome = Self::retry(text.as_str()).outcome(tries, lease, default_delay);
-            (text, outcome)
+            Self::retry(text).outcome(tries, lease, default_delay)
         })
     }
 
@@ -123,7 +134,7 @@ pub(crate) fn default_delay(tries: u64) -> Duration {
 }
 
 /// Returns the message of a panic, and drops none of it: its payload may panic again.
-pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     std::mem::forget(panic);
@@ -138,7 +149,7 @@ impl<E: Into<BoxError>> From<E> for TaskFailure {
 
 impl fmt::Debug for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskFailure").field("next", &self.next).field("error", &self.error).finish()
+        f.debug_struct("TaskFailure").field("next", &self.next).field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -200,13 +211,29 @@ mod tests {
             (TaskFailure::retry(Broken { text: true }), false, "a text"),
             (TaskFailure::retry(Broken { text: false }), false, "a drop"),
         ] {
-            let delay = |_| if panics { panic!("a delay") } else { 9 * SECOND };
-            let (text, outcome) = failure.judged(2, &lease, delay);
-            assert!(text.ends_with(&format!("panicked: {expected}")), "{text}");
+            let delay = |_| if panics { panic!("{expected}") } else { 9 * SECOND };
+            let outcome = failure.judged(2, &lease, delay);
             assert_eq!(outcome, TaskOutcome::Retry((2 * SECOND).into()), "{expected}");
         }
-        let (_, outcome) = TaskFailure::retry(Broken { text: true }).judged(3, &lease, |_| SECOND);
-        assert!(matches!(&outcome, TaskOutcome::Dead(text) if text.starts_with("all 3 tries used")), "{outcome:?}");
+        let outcome = TaskFailure::retry(Broken { text: true }).judged(3, &lease, |_| SECOND);
+        assert!(
+            matches!(&outcome, TaskOutcome::Dead(text) if text.starts_with("all 3 tries used") && text.ends_with("panicked: a text")),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn type_of_an_error_has_nothing_of_its_text() {
+        let failures = [
+            (TaskFailure::from(std::io::Error::other("card 4711")), "std::io::error::Error"),
+            (TaskFailure::give_up("card 4711"), "&str"),
+            (TaskFailure::panicked(Box::new("card 4711")), "panic"),
+            (TaskFailure::aside("card 4711".to_owned()), "undecodable value"),
+            (TaskFailure::late(SECOND), "time limit"),
+        ];
+        for (failure, expected) in failures {
+            assert_eq!(failure.error_type(), expected);
+        }
     }
 
     #[test]

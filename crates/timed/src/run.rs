@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::BackoffBuilder;
+use backon::{BackoffBuilder, ExponentialBackoff};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::attempt::{Attempts, Ended, Handler, PAUSES};
-use crate::error::Result;
+use crate::attempt::{Attempts, Ended, Handler, PAUSES, pause_after};
+use crate::error::{Error, Result};
 use crate::failure::{TaskFailure, TaskResult, default_delay};
 use crate::model::{ClaimedTask, TaskLease};
 use crate::names::check_kind;
@@ -72,6 +72,7 @@ impl TimedTasks {
             lease: TaskLease::of(Duration::from_secs(30)).max_tries(4),
             time_limit: Duration::from_secs(30),
             retry_delay: Box::new(default_delay),
+            stuck: watch::Sender::new(0),
         };
         let (poll, grace) = (Duration::from_secs(1), Duration::from_secs(15));
         TaskRun { attempts, concurrency: 10, poll, grace }
@@ -113,7 +114,8 @@ impl TaskRun {
     }
 
     /// Sets how long a handler may run; 30 s by default, as a notice by default, so that handlers that hang do not keep the others of their kind from
-    /// running. One that runs longer is cancelled, and its try has failed. `Duration::MAX` is without a limit.
+    /// running. One that runs longer is cancelled, and its try has failed. One that blocks its thread cannot be cancelled: this is logged as an
+    /// error, and the runner claims nothing until it has ended. `Duration::MAX` is without a limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.attempts.time_limit = limit;
         self
@@ -141,7 +143,7 @@ impl TaskRun {
     }
 
     /// Starts the runner, within a tokio runtime. It needs no reply of Redis: during an outage it tries again, after pauses of 50 ms
-    /// to 2 s, each longer by a random part of it.
+    /// to 2 s, each longer by a random part of it, and after ten seconds where Redis refuses its calls.
     ///
     /// # Errors
     /// [`crate::Error::Kind`].
@@ -217,6 +219,14 @@ impl TaskTally {
     }
 }
 
+/// Looks that fail, one after the other.
+struct Failing {
+    /// Those of an outage.
+    pauses: ExponentialBackoff,
+    /// That the latest error was one.
+    is_outage: bool,
+}
+
 /// The state of the loop.
 struct Running {
     attempts: Arc<Attempts>,
@@ -231,33 +241,32 @@ impl Running {
     async fn run(mut self, mut stop: oneshot::Receiver<()>) -> TaskTally {
         let (cancel, cancelled) = watch::channel(false);
         let mut news = self.attempts.tasks.news.listen(&self.attempts.kind);
-        let (mut next_look, mut pauses) = (Instant::now(), None);
+        let mut stuck = self.attempts.stuck.subscribe();
+        let (mut next_look, mut earliest, mut failing) = (Instant::now(), Instant::now(), None);
         let shut_down = loop {
+            let is_stuck = *stuck.borrow_and_update() > 0;
             tokio::select! {
                 // After a shutdown nothing is claimed. The news come last, because a lot of them would stop the others.
                 biased;
                 stopped = &mut stop => break stopped.is_ok(),
                 Some(ended) = self.tasks.join_next() => self.count(ended),
-                () = sleep_until(next_look), if self.tasks.len() < self.concurrency => {
+                Ok(()) = stuck.changed() => {}
+                () = sleep_until(next_look), if self.tasks.len() < self.concurrency && !is_stuck => {
                     next_look = match self.look(&cancelled).await {
                         Ok(next) => {
-                            if pauses.take().is_some() {
-                                tracing::info!(kind = %self.attempts.kind, "Redis answers again");
+                            if failing.take().is_some() {
+                                tracing::info!(kind = %self.attempts.kind, "timed tasks are claimed again");
                             }
                             next
                         }
                         Err(error) => {
-                            let kind = &self.attempts.kind;
-                            match pauses {
-                                None => tracing::error!(%kind, %error, "cannot claim timed tasks; trying again"),
-                                Some(_) => tracing::debug!(%kind, %error, "still cannot claim timed tasks"),
-                            }
-                            let pauses = pauses.get_or_insert_with(|| PAUSES.build());
-                            Instant::now() + pauses.next().unwrap_or(self.poll)
+                            earliest = Instant::now() + self.pause(&mut failing, &error);
+                            earliest
                         }
                     };
                 }
-                at = news.next() => next_look = next_look.min(at),
+                // Redis fails as before, whatever is added.
+                at = news.next() => next_look = next_look.min(at).max(earliest),
             }
         };
         let grace = if shut_down { self.grace } else { Duration::MAX };
@@ -272,6 +281,20 @@ impl Running {
             }
         }
         self.tally
+    }
+
+    /// Logs the error of a look, the first of its kind as an error, and returns the pause after it.
+    fn pause(&self, failing: &mut Option<Failing>, error: &Error) -> Duration {
+        let (kind, is_outage) = (&self.attempts.kind, error.is_outage());
+        match failing {
+            Some(known) if known.is_outage == is_outage => {
+                tracing::debug!(%kind, %error, "still cannot claim timed tasks");
+            }
+            _ => tracing::error!(%kind, %error, "cannot claim timed tasks; trying again"),
+        }
+        let failing = failing.get_or_insert_with(|| Failing { pauses: PAUSES.build(), is_outage });
+        failing.is_outage = is_outage;
+        pause_after(error, failing.pauses.next()).unwrap_or(self.poll)
     }
 
     /// Claims what is due and can run, and returns when to look again.

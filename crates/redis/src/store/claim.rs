@@ -102,7 +102,7 @@ impl RedisStore {
         {
             return Ok(("conflict".to_owned(), String::new(), String::new(), 0, Vec::new(), Vec::new()));
         }
-        redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))
+        redis::from_redis_value(reply).map_err(|_| super::fault(DOING, Error::unreadable(DOING)))
     }
 }
 

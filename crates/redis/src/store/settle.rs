@@ -96,7 +96,7 @@ impl RedisStore {
             return Ok(None);
         }
         let (_, answers): (String, Vec<String>) =
-            redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
+            redis::from_redis_value(reply).map_err(|_| super::fault(DOING, Error::unreadable(DOING)))?;
         let settled = |(reply, outcome): (&String, &&Settle)| match reply.as_str() {
             // An ack or nack is stored once: only the call that changed something returns `Stored`.
             "was" if matches!(mode, SettleMode::Once { .. }) => Settled::Ended(outcome.transition.next.status()),
