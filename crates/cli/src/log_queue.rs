@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,9 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// How many lines wait at most.
 const LINES: usize = 4096;
-/// How much of a line is kept, in bytes: with all lines of this length the queue has 64 MiB.
+/// How much memory the waiting lines take at most, in bytes.
+const BYTES: usize = 4 * 1024 * 1024;
+/// How much of a line is kept, in bytes.
 const LINE: usize = 16 * 1024;
 /// How long the last lines of a process may take.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -22,7 +24,15 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct LogQueue {
     entries: SyncSender<Entry>,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Lines.
+    dropped: AtomicU64,
+    /// Bytes of the lines that wait.
+    waiting: AtomicUsize,
 }
 
 enum Entry {
@@ -35,16 +45,26 @@ impl LogQueue {
     /// Starts the thread that writes to `stream`.
     pub(crate) fn start(stream: impl Write + Send + 'static) -> io::Result<Self> {
         let (entries, waiting) = sync_channel(LINES);
-        let dropped = Arc::<AtomicU64>::default();
-        let lost = Arc::clone(&dropped);
-        std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&waiting, stream, &lost))?;
-        Ok(Self { entries, dropped })
+        let counts = Arc::<Counts>::default();
+        let shared = Arc::clone(&counts);
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&waiting, stream, &shared))?;
+        Ok(Self { entries, counts })
+    }
+
+    /// Queues a line, or drops it where it does not fit.
+    fn push(&self, line: Vec<u8>) {
+        let bytes = line.capacity();
+        let before = self.counts.waiting.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > BYTES || self.entries.try_send(Entry::Line(line)).is_err() {
+            self.counts.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// How many lines were dropped.
     #[cfg_attr(not(feature = "full"), allow(dead_code, reason = "it is a metric"))]
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.counts.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until the lines before this call are written, for at most a second.
@@ -65,17 +85,20 @@ impl LogQueue {
     }
 }
 
-fn write_all(waiting: &Receiver<Entry>, mut stream: impl Write, dropped: &AtomicU64) {
+fn write_all(waiting: &Receiver<Entry>, mut stream: impl Write, counts: &Counts) {
     let mut reported = 0;
     for entry in waiting {
         match entry {
             // A stream that cannot be written to, as on a full disk, costs lines and nothing else.
-            Entry::Line(line) => _ = stream.write_all(&line),
+            Entry::Line(line) => {
+                let _ = stream.write_all(&line);
+                counts.waiting.fetch_sub(line.capacity(), Ordering::Relaxed);
+            }
             Entry::Flush(written) => {
                 let _ = stream.flush().and_then(|()| written.send(()).map_err(io::Error::other));
             }
         }
-        let lost = dropped.load(Ordering::Relaxed);
+        let lost = counts.dropped.load(Ordering::Relaxed);
         if lost > reported {
             tracing::warn!(lines = lost - reported, "the reader of the log was too slow, so lines of it are lost");
             reported = lost;
@@ -115,9 +138,7 @@ impl Drop for Line {
             self.text.truncate(LINE - 1);
             self.text.push(b'\n');
         }
-        if self.queue.entries.try_send(Entry::Line(std::mem::take(&mut self.text))).is_err() {
-            self.queue.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.queue.push(std::mem::take(&mut self.text));
     }
 }
 
@@ -161,6 +182,25 @@ mod tests {
         let written = written();
         let kept = written.lines().filter(|line| *line == "a line").count() as u64;
         assert_eq!(kept + dropped, 3 * LINES as u64);
+    }
+
+    #[test]
+    fn long_lines_take_no_more_memory_than_short_ones() {
+        let stream = Stream::default();
+        let queue = LogQueue::start(stream.clone()).unwrap();
+        let held = stream.0.lock().unwrap();
+        for _ in 0..LINES {
+            writeln!(queue.make_writer(), "{}", "x".repeat(LINE)).unwrap();
+            assert!(queue.counts.waiting.load(Ordering::Relaxed) <= BYTES);
+        }
+        assert!(queue.dropped() >= (LINES - BYTES / LINE - 1) as u64, "{}", queue.dropped());
+        drop(held);
+        while queue.counts.waiting.load(Ordering::Relaxed) > 0 {
+            queue.flush();
+        }
+        writeln!(queue.make_writer(), "the last").unwrap();
+        queue.flush();
+        assert!(stream.0.lock().unwrap().ends_with(b"the last\n"), "there is room again");
     }
 
     #[test]
