@@ -26,6 +26,17 @@ const HEAD: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most connections. A process has at least 1,024 descriptors as a rule, and databases and receivers need some, too.
 const MOST: usize = 512;
+/// How many bytes of a connection are read ahead, and the longest head of a request. A longer one is answered with 431. The connections have
+/// 16 MiB of these together.
+const BUFFER: usize = 32 * 1024;
+/// The most requests at the same time on a connection of HTTP/2, their longest heads, and how much of their bodies is read ahead, together. A
+/// connection has less than 200 KiB of these.
+#[cfg(feature = "full")]
+const STREAMS: u32 = 16;
+#[cfg(feature = "full")]
+const STREAM_HEAD: u32 = 8 * 1024;
+#[cfg(feature = "full")]
+const WINDOW: u32 = 64 * 1024 - 1;
 /// The pause after the system has refused a connection.
 const REFUSED: Duration = Duration::from_millis(100);
 
@@ -83,9 +94,17 @@ async fn connection(
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);
     #[cfg(feature = "full")]
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).keep_alive_timeout(HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEAD)
+        .keep_alive_timeout(HEAD)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(STREAM_HEAD)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {

@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use solid_notify::operate::Filter;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::receiver::Receiver;
@@ -131,6 +131,67 @@ async fn acks_are_limited_by_the_address_that_the_proxy_names() {
     assert_eq!(refused((0..200).map(|number| format!("192.0.2.{number}")).collect()).await, 0);
     // At 100 a second; a slow machine needs seconds for all.
     assert!(refused(vec!["198.51.100.7".to_owned(); 1500]).await > 0);
+}
+
+#[tokio::test]
+async fn acks_without_a_readable_address_count_for_the_connection() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let file = site.path("serve.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("[http]\n", "[http]\npeer_header = 'x-real-ip'\n");
+    std::fs::write(file, text).unwrap();
+    let serve = site.serve().await;
+    serve.ready("/readyz").await;
+    let client = reqwest::Client::new();
+    // Each names another address, and none in a way that can be read: no header, a list, an address with a port.
+    let statuses = (0..1500_u32).map(|k| {
+        let (client, url) = (client.clone(), format!("http://{}/ack", serve.address));
+        let address = format!("192.0.{}.{}", k / 250, k % 250);
+        async move {
+            let post = client.post(url);
+            let post = match k % 3 {
+                0 => post,
+                1 => post.header("x-real-ip", format!("{address}, 198.51.100.7")),
+                _ => post.header("x-real-ip", format!("{address}:8080")),
+            };
+            (k % 3, post.send().await.unwrap().status().as_u16())
+        }
+    });
+    let statuses: Vec<_> = futures_util::stream::iter(statuses).buffer_unordered(50).collect().await;
+    for kind in 0..3 {
+        assert!(statuses.contains(&(kind, 429)), "kind {kind} is not limited");
+    }
+    let log = std::fs::read_to_string(&serve.log).unwrap();
+    assert_eq!(log.matches("without a readable address").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn head_that_is_too_long_is_refused_and_usual_requests_pass() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    site.outbox("shop", &receiver).await;
+    let key = site.path("key");
+    std::fs::write(&key, "a secret of a test, which has 32 bytes").unwrap();
+    site.write(&format!("{}token_keys = ['file:{}']\n", site.database("shop"), key.display()));
+    let serve = site.serve().await;
+    serve.ready("/readyz").await;
+    let status = async |method: &str, head: usize, body: usize| {
+        let mut client = TcpStream::connect(serve.address).await.unwrap();
+        let (head, body) = ("x".repeat(head), format!(r#"{{"reason":"{}"}}"#, "x".repeat(body)));
+        let length = body.len();
+        let text = format!(
+            "{method} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nx-long: {head}\r\n\r\n{body}"
+        );
+        // It may be closed before all is written or read.
+        let _ = client.write_all(text.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(status("GET /livez", 24 * 1024, 0).await, "200");
+    assert_eq!(status("GET /livez", 40 * 1024, 0).await, "431");
+    assert_eq!(status("POST /nack/x", 8 * 1024, 15 * 1024).await, "403", "a token that is none, and a long reason");
+    assert_eq!(status("POST /nack/x", 0, 17 * 1024).await, "413");
 }
 
 /// The most connections that `serve` keeps are fewer.
