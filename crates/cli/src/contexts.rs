@@ -45,6 +45,8 @@ pub(crate) struct Context {
 pub(crate) struct Chosen {
     /// The URL with its password.
     pub(crate) url: String,
+    /// Where its password is, if not in the command line. No row may use that.
+    pub(crate) own_secret: Option<SecretRef>,
     /// The name of the context, if it is one.
     pub(crate) name: Option<String>,
     pub(crate) production: bool,
@@ -187,14 +189,14 @@ impl Contexts {
 
 /// Returns the store that a command is for: `--url`, `--context`, then the variables, then the chosen context.
 pub(crate) fn chosen(global: &Global) -> Outcome<Chosen> {
-    let by_url = |url: String| Chosen { url, name: None, production: false, read_only: false };
+    let by_url = |url: String, own_secret| Chosen { url, own_secret, name: None, production: false, read_only: false };
     if let Some(url) = &global.url {
-        return Ok(by_url(url.clone()));
+        return Ok(by_url(url.clone(), None));
     }
     let mut name = global.context.clone();
     if name.is_none() {
         if let Some(url) = variable("SOLID_NOTIFY_URL") {
-            return Ok(by_url(url));
+            return Ok(by_url(url, "env:SOLID_NOTIFY_URL".parse().ok()));
         }
         name = variable("SOLID_NOTIFY_CONTEXT");
     }
@@ -206,7 +208,8 @@ pub(crate) fn chosen(global: &Global) -> Outcome<Chosen> {
     };
     let context = contexts.get(&name)?;
     let (production, read_only) = (context.production, context.read_only);
-    Ok(Chosen { url: context.full_url(&name)?, name: Some(name), production, read_only })
+    let own_secret = context.password.clone();
+    Ok(Chosen { url: context.full_url(&name)?, own_secret, name: Some(name), production, read_only })
 }
 
 #[cfg(test)]

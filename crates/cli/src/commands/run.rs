@@ -37,6 +37,7 @@ pub(crate) struct Run {
 pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
     session.change("send what is due")?;
     let secrets = run.allow_secret.iter().cloned().fold(SecretRules::default(), SecretRules::allow);
+    let secrets = session.chosen.own_secret.iter().cloned().fold(secrets, SecretRules::keep);
     let networks = AllowedNetworks::new(&run.allow_network).map_err(|error| Failure::invalid(error.to_string()))?;
     let sending = Sending { networks, secrets, ..Sending::default() };
     // Replies of consumers arrive as long as this is not dropped.

@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, options: Serve) -> Outcome {
     let log = variable("SOLID_NOTIFY_LOG").map(|text| filter(&text)).transpose();
     let log = log.map_err(|problem| Failure::invalid(format!("SOLID_NOTIFY_LOG: {problem}")))?;
     // A context matters only where it was asked for: the file of `serve` names its databases.
-    let url = match (&file, global.url.is_some() || global.context.is_some()) {
+    let chosen = match (&file, global.url.is_some() || global.context.is_some()) {
         (Some(_), true) => {
             return Err(Failure::usage("--url and --context have no meaning beside the file of `serve`")
                 .next("name the database in the file: [databases.NAME]"));
@@ -48,9 +48,12 @@ pub(crate) fn run(global: &Global, options: Serve) -> Outcome {
             if !options.check {
                 chosen.change("send the notices of its store", global.yes)?;
             }
-            Some(chosen.url)
+            Some(chosen)
         }
     };
-    let source = Source { file, overrides: Overrides { listen: options.listen, node: options.node, log, url } };
+    let (url, own_secret) = chosen.map(|chosen| (chosen.url, chosen.own_secret)).unzip();
+    let overrides =
+        Overrides { listen: options.listen, node: options.node, log, url, own_secret: own_secret.flatten() };
+    let source = Source { file, overrides };
     if options.check { serve::check(&source, global.json) } else { serve::serve(&source) }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use solid_notify::channels::AllowedNetworks;
-use solid_notify::definition::{SecretRule, SecretRules};
+use solid_notify::definition::{SecretRef, SecretRule, SecretRules};
 
 use super::reading::{Section, not_blank, whole};
 use crate::secret::read_secret;
 use crate::sending::{Alerts, Chat, ChatKind, Sending, check_mail_server};
 
-/// Reads the settings of channels.
-pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
+/// Reads the settings of channels. `own`: a secret of the program that the file does not name.
+pub(super) fn sending(root: &mut Section<'_, '_>, own: Option<&SecretRef>) -> Sending {
     let mut channels = root.section("channels");
     let allowed = channels
         .texts("allow_networks", |network| AllowedNetworks::new([network]).map(|_| network.to_owned()).map_err(whole));
@@ -27,16 +27,14 @@ pub(super) fn sending(root: &mut Section<'_, '_>) -> Sending {
         _ => Err("there is no such folder".to_owned()),
     });
     mail.end();
-    let secrets = secrets(root);
+    let secrets = secrets(root, own);
     Sending { networks, proxy, attachments_from, secrets, alerts: alerts(root.section("alerts")) }
 }
 
 /// Reads which secrets rows may use. They never get those of the databases themselves.
-fn secrets(root: &mut Section<'_, '_>) -> SecretRules {
-    // A key of parameters stands behind its id.
-    let references = |text: &str| text.rsplit('=').next().and_then(|reference| reference.trim().parse().ok());
-    let own = root.texts_below("databases").into_iter().filter_map(references);
-    let mut rules = own.fold(SecretRules::default(), SecretRules::keep);
+fn secrets(root: &mut Section<'_, '_>, own: Option<&SecretRef>) -> SecretRules {
+    let of_file = root.texts_below("databases").into_iter().filter_map(reference);
+    let mut rules = of_file.chain(own.cloned()).fold(SecretRules::default(), SecretRules::keep);
     for (_, mut section) in root.sections("secrets") {
         let allowed = section.texts("allow", |pattern| SecretRule::new(pattern).map_err(whole));
         section.require("allow", "allow = [\"env:NAME\"]");
@@ -48,6 +46,12 @@ fn secrets(root: &mut Section<'_, '_>) -> SecretRules {
         }
     }
     rules
+}
+
+/// Returns the reference in a text of a database. That of a key of parameters stands behind its id.
+fn reference(text: &str) -> Option<SecretRef> {
+    let of_key = || text.split_once('=').and_then(|(_, reference)| reference.trim().parse().ok());
+    text.trim().parse().ok().or_else(of_key)
 }
 
 /// Reads how alerts reach people.
@@ -95,4 +99,23 @@ fn alerts(mut section: Section<'_, '_>) -> Alerts {
     }
     section.end();
     alerts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_is_found_whatever_its_path_has() {
+        for (text, expected) in [
+            ("env:SHOP_PASSWORD", Some("env:SHOP_PASSWORD")),
+            ("file:/run/a=b", Some("file:/run/a=b")),
+            ("2026=env:PARAM_KEY", Some("env:PARAM_KEY")),
+            ("2026 = file:/run/a=b=c", Some("file:/run/a=b=c")),
+            ("sqlite://shop.db?mode=rwc", None),
+            ("default", None),
+        ] {
+            assert_eq!(reference(text), expected.map(|expected| expected.parse().unwrap()), "{text}");
+        }
+    }
 }

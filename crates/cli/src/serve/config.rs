@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::http::HeaderName;
 use solid_notify::ack::TokenKeys;
+use solid_notify::definition::SecretRef;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
@@ -84,6 +85,8 @@ pub(crate) struct Overrides {
     pub(crate) log: Option<Targets>,
     /// The only database, if the file has none.
     pub(crate) url: Option<String>,
+    /// Where the password of that database is.
+    pub(crate) own_secret: Option<SecretRef>,
 }
 
 impl Config {
@@ -137,7 +140,7 @@ fn read(mut root: Section<'_, '_>, overrides: &Overrides) -> Option<Config> {
     let _ = sweeper.text("node", not_blank);
     sweeper.end();
 
-    let sending = Arc::new(channels::sending(&mut root));
+    let sending = Arc::new(channels::sending(&mut root, overrides.own_secret.as_ref()));
     let databases: Vec<_> = root.sections("databases");
     let mut read: BTreeMap<String, Arc<Database>> = BTreeMap::new();
     let none = databases.is_empty();
@@ -259,7 +262,7 @@ mod tests {
             listen: "127.0.0.1:2".parse().ok(),
             node: Some("b".to_owned()),
             log: Some(filter("debug").unwrap()),
-            url: None,
+            ..Overrides::default()
         };
         let read = Config::read(text, &overrides).unwrap();
         assert_eq!((read.listen.port(), read.log.filter.to_string().as_str(), node(&read).as_str()), (2, "debug", "b"));

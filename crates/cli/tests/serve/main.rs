@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod http;
+mod isolation;
 mod lifetime;
 mod receiver;
 mod reload;
