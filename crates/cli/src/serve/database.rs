@@ -12,8 +12,9 @@ use axum::Router;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use solid_notify::ack::TokenKeys;
 use solid_notify::ack_http::AckRouter;
+use solid_notify::error::FaultKind;
 use solid_notify::sweeper::SweeperMonitor;
-use solid_notify::{ConnectedOutbox, Sweeper};
+use solid_notify::{ConnectedOutbox, Error, Sweeper};
 use tokio::sync::{oneshot, watch};
 
 use super::metrics::DatabaseMetrics;
@@ -76,18 +77,29 @@ pub(super) enum State {
     Stopping,
 }
 
+/// Why acks cannot be stored in a database, and why nothing is sent from it. `None`: all is well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problems {
+    pub(super) not_ready: Option<String>,
+    pub(super) not_sending: Option<String>,
+}
+
+impl Problems {
+    fn both(problem: &str) -> Self {
+        Self { not_ready: Some(problem.to_owned()), not_sending: Some(problem.to_owned()) }
+    }
+}
+
 impl State {
-    /// Returns why acks cannot be stored, and why it does not send. `None`: all is well.
-    pub(super) fn problems(&self) -> (Option<String>, Option<String>) {
-        let neither = |problem: &str| (Some(problem.to_owned()), Some(problem.to_owned()));
+    fn problems(&self) -> Problems {
         match self {
-            Self::Starting => neither("it starts"),
-            Self::Failing(problem) => neither(problem),
+            Self::Starting => Problems::both("it starts"),
+            Self::Failing(problem) => Problems::both(problem),
             Self::Running { monitor, .. } => {
                 let health = monitor.health();
-                (health.not_ready, health.not_sending)
+                Problems { not_ready: health.not_ready, not_sending: health.not_sending }
             }
-            Self::Stopping => neither("it stops"),
+            Self::Stopping => Problems::both("it stops"),
         }
     }
 }
@@ -125,8 +137,20 @@ impl Database {
         Ok(Self { state, pulse, wanted, ended })
     }
 
-    pub(super) fn state(&self) -> State {
-        locked(&self.state).clone()
+    /// Returns its problems. What its threads wrote before they ceased to run says nothing of now.
+    pub(super) fn problems(&self) -> Problems {
+        match self.silent_for() {
+            Some(silent) => Problems::both(&stuck(silent)),
+            None => locked(&self.state).problems(),
+        }
+    }
+
+    /// Returns the routes of its acks, while it can store some.
+    pub(super) fn acks(&self) -> Option<Router> {
+        match &*locked(&self.state) {
+            State::Running { acks, .. } if self.silent_for().is_none() => Some(acks.clone()),
+            _ => None,
+        }
     }
 
     /// Returns for how long its threads have given no sign of life, if that is too long.
@@ -139,11 +163,7 @@ impl Database {
         if let Some(silent) = self.silent_for()
             && !self.pulse.reported.swap(true, Ordering::Relaxed)
         {
-            tracing::error!(
-                database = name,
-                "its threads have not run for {} s: something blocks them; other databases go on",
-                silent.as_secs()
-            );
+            tracing::error!(database = name, "{}; other databases go on", stuck(silent));
         }
     }
 
@@ -189,39 +209,69 @@ async fn run(name: &str, mut wanted: watch::Receiver<Option<Arc<config::Database
     }
 }
 
-/// Starts a database, after as many failures as it takes.
+fn stuck(silent: Duration) -> String {
+    format!("its threads have not run for {} s: something blocks them", silent.as_secs())
+}
+
+/// Starts a database, after as many failures as it takes. A problem is logged once, as long as it is the same.
 async fn started(name: &str, database: &config::Database, state: &Mutex<State>) -> (Sweeper, Replies, Router) {
     let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
     let mut pauses = pauses.with_jitter().without_max_times().build();
+    let mut known = String::new();
     loop {
         let problem = match tokio::time::timeout(PATIENCE, start(database)).await {
             Ok(Ok(started)) => return started,
             Ok(Err(problem)) => problem,
-            Err(_) => format!("it did not answer within {} s", PATIENCE.as_secs()),
+            Err(_) => Refused { text: format!("it did not answer within {} s", PATIENCE.as_secs()), is_outage: true },
         };
         let place = shown(database.url.value());
-        tracing::warn!(database = name, "cannot start with {place}, and tries again: {problem}");
-        *locked(state) = State::Failing(problem);
+        let line = format!("cannot start with {place}, and tries again: {}", problem.text);
+        match problem.is_outage {
+            _ if known == problem.text => tracing::debug!(database = name, "{line}"),
+            true => tracing::warn!(database = name, "{line}"),
+            false => tracing::error!(database = name, "{line}"),
+        }
+        known.clone_from(&problem.text);
+        *locked(state) = State::Failing(problem.text);
         tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
 
-/// Connects and starts the sweeper.
-async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router), String> {
-    fn text(error: impl Display) -> String {
-        error.to_string()
+/// Why a database does not start.
+struct Refused {
+    text: String,
+    /// It passes by itself.
+    is_outage: bool,
+}
+
+impl Refused {
+    fn until_mended(error: impl Display) -> Self {
+        Self { text: error.to_string(), is_outage: false }
     }
-    let outbox = ConnectedOutbox::connect(database.url.value()).await.map_err(text)?;
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let kind = if let Error::Store(error) = &error { Some(error.kind) } else { None };
+        let is_outage =
+            matches!(kind, Some(FaultKind::Outage | FaultKind::Busy | FaultKind::Slow | FaultKind::Conflict));
+        Self { text: error.to_string(), is_outage }
+    }
+}
+
+/// Connects and starts the sweeper.
+async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router), Refused> {
+    let outbox = ConnectedOutbox::connect(database.url.value()).await?;
     if database.migrate {
-        outbox.migrate().await.map_err(text)?;
+        outbox.migrate().await?;
     }
     if let Some((first, others)) = database.token_keys.split_first() {
-        let keys = TokenKeys::new(first.value().as_bytes()).map_err(text)?;
+        let keys = TokenKeys::new(first.value().as_bytes())?;
         let keys = others.iter().try_fold(keys, |keys, key| keys.accept(key.value().as_bytes()));
-        outbox.use_token_keys(keys.map_err(text)?);
+        outbox.use_token_keys(keys?);
     }
-    param_keys::use_keys(&outbox, &database.param_keys)?;
-    let (mut sweeper, replies) = database.sending.sweeper(&outbox).map_err(text)?;
+    param_keys::use_keys(&outbox, &database.param_keys).map_err(Refused::until_mended)?;
+    let (mut sweeper, replies) = database.sending.sweeper(&outbox).map_err(Refused::until_mended)?;
     let config::Sweeper { node, max_running, poll_interval, shutdown_grace, base_url, peer_header } = &database.sweeper;
     sweeper = sweeper.shutdown_grace(*shutdown_grace);
     if let Some(node) = node {
@@ -236,10 +286,9 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
     if let Some(url) = base_url {
         sweeper = sweeper.base_url(url);
     }
-    let started = sweeper
-        .start()
-        .await
-        .map_err(|error| format!("{error}; {TABLES_OR_RIGHTS}; migrate = true migrates at each start"))?;
+    let started = sweeper.start().await.map_err(|error| {
+        Refused::until_mended(format!("{error}; {TABLES_OR_RIGHTS}; migrate = true migrates at each start"))
+    })?;
     let mut acks = AckRouter::new(&outbox);
     if let Some(header) = peer_header.clone() {
         acks = acks.peer_by(move |parts| parts.headers.get(&header)?.to_str().ok()?.trim().parse().ok());
@@ -249,4 +298,43 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
 
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Databases whose threads a test plays.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// The threads of a database.
+    pub(in super::super) struct Threads {
+        pulse: Arc<Pulse>,
+        ends: oneshot::Sender<()>,
+    }
+
+    impl Threads {
+        /// They have given no sign of life for too long.
+        pub(in super::super) fn block(&self) {
+            *locked(&self.pulse.at) = Instant::now().checked_sub(SILENT + Duration::from_secs(1)).unwrap();
+        }
+
+        pub(in super::super) fn end(self) {
+            self.ends.send(()).unwrap();
+        }
+    }
+
+    /// A database in this state.
+    pub(in super::super) fn by_hand(state: State) -> (Database, Threads) {
+        let (ends, ended) = oneshot::channel();
+        // They live until they are blocked, however slow the test is.
+        let later = Instant::now() + Duration::from_secs(3600);
+        let pulse = Arc::new(Pulse { at: Mutex::new(later), reported: AtomicBool::new(false) });
+        let threads = Threads { pulse: Arc::clone(&pulse), ends };
+        (Database { state: Arc::new(Mutex::new(state)), pulse, wanted: watch::Sender::new(None), ended }, threads)
+    }
+
+    /// Starts a sweeper in the threads of the test. It runs until the second value is dropped.
+    pub(in super::super) async fn running(database: &config::Database) -> (State, impl Sized) {
+        let (sweeper, replies, acks) = start(database).await.map_err(|refused| refused.text).unwrap();
+        (State::Running { monitor: sweeper.monitor(), acks }, (sweeper, replies))
+    }
 }

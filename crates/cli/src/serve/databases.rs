@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::time::{Instant, timeout};
 
 use super::config;
-use super::database::{Database, State};
+use super::database::{Database, Problems};
 use super::metrics::Metrics;
 use crate::exit::Outcome;
 
@@ -13,7 +17,7 @@ use crate::exit::Outcome;
 pub(super) struct Databases {
     running: Mutex<BTreeMap<String, Database>>,
     /// Removed ones, which may still finish attempts.
-    removed: Mutex<Vec<Database>>,
+    removed: Mutex<Vec<(String, Database)>>,
 }
 
 impl Databases {
@@ -21,9 +25,9 @@ impl Databases {
     pub(super) fn apply(&self, wanted: &BTreeMap<String, Arc<config::Database>>, metrics: &Metrics) -> Outcome<()> {
         let mut running = self.locked();
         for (name, database) in running.extract_if(.., |name, _| !wanted.contains_key(name)) {
-            tracing::info!(database = name, "is removed");
+            tracing::info!(database = name.as_str(), "is removed");
             database.stop();
-            self.removed.lock().unwrap_or_else(PoisonError::into_inner).push(database);
+            self.removed.lock().unwrap_or_else(PoisonError::into_inner).push((name, database));
         }
         for (name, settings) in wanted {
             match running.get(name) {
@@ -40,16 +44,21 @@ impl Databases {
         Ok(())
     }
 
-    /// Stops all of them, at the same time.
-    pub(super) async fn stop(&self) {
+    /// Stops all of them, at the same time. Returns the names of those that have not stopped within the limit, which is one for all: threads
+    /// that something blocks never stop.
+    pub(super) async fn stop(&self, limit: Duration) -> Vec<String> {
         for database in self.locked().values() {
             database.stop();
         }
         let removed = std::mem::take(&mut *self.removed.lock().unwrap_or_else(PoisonError::into_inner));
         let running = std::mem::take(&mut *self.locked());
-        for database in removed.into_iter().chain(running.into_values()) {
-            database.stopped().await;
+        let (began, mut late) = (Instant::now(), Vec::new());
+        for (name, database) in removed.into_iter().chain(running) {
+            if timeout(limit.saturating_sub(began.elapsed()), database.stopped()).await.is_err() {
+                late.push(name);
+            }
         }
+        late
     }
 
     /// Returns true if the threads of any database run, or if there is none.
@@ -64,12 +73,19 @@ impl Databases {
         self.locked().iter().for_each(|(name, database)| database.report_stuck(name));
     }
 
-    pub(super) fn states(&self) -> BTreeMap<String, State> {
-        self.locked().iter().map(|(name, database)| (name.clone(), database.state())).collect()
+    /// Returns the problems of all databases.
+    pub(super) fn problems(&self) -> BTreeMap<String, Problems> {
+        self.locked().iter().map(|(name, database)| (name.clone(), database.problems())).collect()
     }
 
-    pub(super) fn state(&self, name: &str) -> Option<State> {
-        self.locked().get(name).map(Database::state)
+    /// Returns the problems of a database. `None`: there is no such one.
+    pub(super) fn problems_of(&self, name: &str) -> Option<Problems> {
+        self.locked().get(name).map(Database::problems)
+    }
+
+    /// Returns the routes of a database's acks, while it can store some. `None`: there is no such database.
+    pub(super) fn acks(&self, name: &str) -> Option<Option<Router>> {
+        self.locked().get(name).map(Database::acks)
     }
 
     /// Returns the name of the database, if there is only one.
@@ -78,6 +94,11 @@ impl Databases {
         let mut names = running.keys();
         let first = names.next()?;
         names.next().is_none().then(|| first.clone())
+    }
+
+    #[cfg(test)]
+    pub(super) fn insert(&self, name: &str, database: Database) {
+        self.locked().insert(name.to_owned(), database);
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Database>> {

@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 use tower::ServiceExt;
 
-use super::database;
+use super::database::Problems;
 use super::databases::Databases;
 use super::metrics::Metrics;
 
@@ -51,7 +51,7 @@ pub(super) fn routes(shown: Shown) -> Router {
 
 async fn all_ready(State(shown): State<Shown>) -> Response {
     let databases: BTreeMap<String, Ready> =
-        shown.databases.states().into_iter().map(|(name, state)| (name, ready(&state))).collect();
+        shown.databases.problems().into_iter().map(|(name, problems)| (name, ready(problems))).collect();
     // There is none while the program ends.
     let ready = !databases.is_empty() && databases.values().all(|database| database.ready);
     let all = AllReady { ready, databases };
@@ -59,17 +59,17 @@ async fn all_ready(State(shown): State<Shown>) -> Response {
 }
 
 async fn one_ready(State(shown): State<Shown>, Path(name): Path<String>) -> Response {
-    match shown.databases.state(&name) {
-        Some(state) => {
-            let ready = ready(&state);
+    match shown.databases.problems_of(&name) {
+        Some(problems) => {
+            let ready = ready(problems);
             (status(ready.ready), Json(ready)).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
-fn ready(state: &database::State) -> Ready {
-    let (not_ready, not_sending) = state.problems();
+fn ready(problems: Problems) -> Ready {
+    let Problems { not_ready, not_sending } = problems;
     Ready { ready: not_ready.is_none(), sending: not_sending.is_none(), problem: not_ready.or(not_sending) }
 }
 
@@ -94,9 +94,9 @@ async fn reply(State(shown): State<Shown>, mut request: Request) -> Response {
         }
         None => (None, None),
     };
-    let acks = name.and_then(|name| shown.databases.state(&name));
-    let (Some(state), Some(rest)) = (acks, rest) else { return StatusCode::NOT_FOUND.into_response() };
-    let database::State::Running { acks, .. } = state else {
+    let acks = name.and_then(|name| shown.databases.acks(&name));
+    let (Some(acks), Some(rest)) = (acks, rest) else { return StatusCode::NOT_FOUND.into_response() };
+    let Some(acks) = acks else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")]).into_response();
     };
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();

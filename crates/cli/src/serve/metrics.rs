@@ -5,11 +5,13 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify::metrics::SECONDS_BUCKETS;
+use solid_notify::metrics::{SECONDS_BUCKETS, SENDING};
 
+use super::database::Problems;
 use super::log::Log;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -48,6 +50,14 @@ impl Metrics {
             );
             metrics::counter!(LOST_LINES).absolute(log.lost_lines());
         });
+    }
+
+    /// Records which databases send. Threads that have ceased to run, or have never begun to send, record nothing themselves.
+    pub(super) fn of_databases(&self, problems: &BTreeMap<String, Problems>) {
+        for (name, problems) in problems {
+            let sends = if problems.not_sending.is_none() { 1.0 } else { 0.0 };
+            metrics::with_local_recorder(&self.of(name), || metrics::gauge!(SENDING).set(sends));
+        }
     }
 
     /// Returns what gives the metrics of a thread the name of its database.

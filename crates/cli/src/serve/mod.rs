@@ -16,6 +16,8 @@ mod param_keys;
 mod reading;
 #[cfg_attr(not(all(unix, feature = "full")), path = "without_service_manager.rs")]
 mod service_manager;
+#[cfg(test)]
+mod stuck_tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +34,9 @@ use crate::{output, read, signals};
 
 /// How often the histograms of metrics are emptied into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How long databases may take to stop after the longest grace. Sweepers hand back within ten seconds.
+const HAND_BACK: Duration = Duration::from_secs(11);
 
 /// How long requests may take that are under way when the last database has stopped.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
@@ -101,6 +106,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
     tokio::spawn(async move {
         loop {
             upkeep.of_log(&of_log);
+            upkeep.of_databases(&of_databases.problems());
             of_databases.report_stuck();
             tokio::time::sleep(UPKEEP).await;
             upkeep.handle().run_upkeep();
@@ -114,17 +120,31 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
         }
     }
     service_manager::stops();
-    tracing::info!("stops: attempts have {} s", longest_grace(&config).as_secs());
-    tokio::select! {
-        () = databases.stop() => {}
+    let grace = longest_grace(&config);
+    tracing::info!("stops: attempts have {} s", grace.as_secs());
+    let stopped = tokio::select! {
+        stopped = stop_all(&databases, grace) => stopped,
         () = signals::asked_to_stop() => {
             return Err(Failure::new(Exit::Failed, "asked to stop twice: claimed notices are sent again after their leases"));
         }
-    }
+    };
     drop(end);
     // Requests that are too slow are cut off.
     let _ = tokio::time::timeout(LAST_REQUESTS, http).await;
-    Ok(Exit::Done)
+    stopped
+}
+
+/// Stops all databases. It does not wait for one whose threads something blocks.
+async fn stop_all(databases: &Databases, grace: Duration) -> Outcome {
+    let late = databases.stop(grace.saturating_add(HAND_BACK)).await;
+    if late.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let late = late.join(", ");
+    tracing::error!("ends although these databases have not stopped: {late}");
+    let problem =
+        format!("these databases have not stopped: {late}; claimed notices are sent again after their leases");
+    Err(Failure::new(Exit::Failed, problem))
 }
 
 /// Reads the file again. With a problem in it everything stays as it is.

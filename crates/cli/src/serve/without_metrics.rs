@@ -1,5 +1,8 @@
 //! The page of metrics in a program without the feature `full`: it says that there are none. `metrics.rs` has the same types with metrics.
 
+use std::collections::BTreeMap;
+
+use super::database::Problems;
 use super::log::Log;
 use crate::exit::Outcome;
 
@@ -18,6 +21,8 @@ impl Metrics {
     }
 
     pub(super) fn of_log(&self, _log: &Log) {}
+
+    pub(super) fn of_databases(&self, _problems: &BTreeMap<String, Problems>) {}
 
     pub(super) fn of(&self, _database: &str) -> DatabaseMetrics {
         DatabaseMetrics

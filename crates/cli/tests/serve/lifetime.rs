@@ -163,3 +163,23 @@ async fn reader_of_the_log_that_sleeps_stops_nothing() {
     unread.read_to_string(&mut kept).await.unwrap();
     assert!(kept.contains("listens on "), "the first lines are there");
 }
+
+/// Without its tables a database cannot start.
+#[tokio::test]
+async fn database_that_cannot_start_says_so_once() {
+    let site = Site::new();
+    site.write(&site.database("shop"));
+    let serve = site.serve_with(|command| command.env("SOLID_NOTIFY_LOG", "info,solid_notify_cli=debug")).await;
+    let refusals = |log: &str, level: &str| {
+        let of_level = |line: &&str| line.contains("cannot start with") && line.contains(level);
+        log.lines().filter(of_level).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let log = crate::eventually(async || {
+        let log = std::fs::read_to_string(&serve.log).unwrap();
+        if refusals(&log, "DEBUG").len() >= 2 { Ok(log) } else { Err(log) }
+    })
+    .await;
+    let errors = refusals(&log, "ERROR");
+    assert!(matches!(&errors[..], [line] if line.contains("ERROR") && line.contains("solid-notify migrate")), "{log}");
+    assert_eq!(serve.get("/readyz/shop").await.0, 503);
+}
