@@ -1,6 +1,8 @@
 //! Sweepers over stores that fail, several of them at once, and what operators see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod beats;
+mod blocked;
 mod bulk_pace;
 mod crash_loops;
 mod faulty_store;

@@ -199,8 +199,8 @@ impl SweeperBuilder {
         self
     }
 
-    /// Sets how often this node reports that it lives and which conditions it finds; 60 s by default and at most. Other
-    /// nodes take a node for dead that was not seen for 180 s, and would log the alerts that it handles.
+    /// Sets how often this node checks the conditions that raise alerts, and whether acks can be stored; 60 s by default and at most. It
+    /// reports that it lives every 5 s, or at this interval if that is shorter.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
         self.setup.settings.maintenance_interval = interval.clamp(Duration::from_millis(10), NODE_LIVES / 3);
         self

@@ -32,7 +32,7 @@ pub struct SweeperHealth {
     pub shutting_down: bool,
     /// Why acks cannot be stored: the database does not answer, or it refuses; the sweeper starts or stops. `None`: they can.
     pub not_ready: Option<String>,
-    /// Why this sweeper sends nothing, or not all: as [`Self::not_ready`], and also a refused claim, a sweep that hangs, outcomes that
+    /// Why this sweeper sends nothing, or not all: as [`Self::not_ready`], and also a refused call, a loop that hangs, outcomes that
     /// are not stored. Receivers that are slow or fail are no reason. `None`: it sends.
     pub not_sending: Option<String>,
 }
@@ -63,7 +63,7 @@ impl SweeperMonitor {
         SweeperHealth {
             not_ready: stops().or_else(|| self.worker.health.no_acks()),
             not_sending: stops()
-                .or_else(|| self.worker.health.not_sending(self.worker.settings.poll_interval))
+                .or_else(|| self.worker.not_sending())
                 .or_else(|| seen.last_sweep.is_none().then(|| "it starts".to_owned())),
             database_answers: !self.worker.health.is_down(),
             database_for: seen.changed.elapsed(),

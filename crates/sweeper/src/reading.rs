@@ -73,7 +73,7 @@ impl Worker {
         let definitions = self.definitions();
         check_changed(&before, &definitions, self.outbox.engine().has_token_keys());
         if !definitions.refused().eq(before.refused()) {
-            self.signals.beat_soon();
+            self.signals.check_soon();
         }
         self.known.edits.store(edits, Ordering::SeqCst);
         if are_new {

@@ -24,8 +24,8 @@ pub(crate) struct Signals {
     handlers_cancelled: CancellationToken,
     /// Notified when a notice becomes due sooner than the sweep expects.
     sweep: Notify,
-    /// Notified when this node must report at once that it lives.
-    beat: Notify,
+    /// Notified when a condition may have begun.
+    check: Notify,
     /// Notified when the row of a definition may have no stored version yet.
     versions: Notify,
     /// Ordering keys of which a notice has just ended; `key_freed` is notified after each change.
@@ -44,7 +44,7 @@ impl Signals {
             stopped: CancellationToken::new(),
             handlers_cancelled: CancellationToken::new(),
             sweep: Notify::new(),
-            beat: Notify::new(),
+            check: Notify::new(),
             versions: Notify::new(),
             freed_keys: Mutex::default(),
             key_freed: Notify::new(),
@@ -101,13 +101,13 @@ impl Signals {
         self.sweep.notified().await;
     }
 
-    /// Wakes the maintenance loop, so that this node reports at once that it lives.
-    pub(crate) fn beat_soon(&self) {
-        self.beat.notify_one();
+    /// Wakes the maintenance loop, so that it checks the conditions before the next beat.
+    pub(crate) fn check_soon(&self) {
+        self.check.notify_one();
     }
 
-    pub(crate) async fn beat_requested(&self) {
-        self.beat.notified().await;
+    pub(crate) async fn check_requested(&self) {
+        self.check.notified().await;
     }
 
     /// Wakes the loop that keeps versions, because the row of a definition may have no stored version yet.

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::background::watch::Watch;
 use crate::background::{counts, lease, maintenance, series, versions};
 use crate::claiming::{first_send, successor, sweep};
 use crate::settling::{Totals, settle};
@@ -40,6 +41,7 @@ pub struct Sweeper {
     claiming: Vec<JoinHandle<()>>,
     lease: JoinHandle<()>,
     settle: JoinHandle<()>,
+    _watch: Watch,
     /// True after a shutdown: the drop has nothing left to do.
     ended: bool,
 }
@@ -106,6 +108,7 @@ impl Sweeper {
             supervised("counts", with(|worker| Box::pin(counts::counts_loop(worker)))),
             supervised("series", with(|worker| Box::pin(series::series_loop(worker)))),
             supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
+            supervised("acks", with(|worker| Box::pin(maintenance::acks_loop(worker)))),
         ];
         if worker.settings.first_send {
             let definitions = Arc::downgrade(&worker);
@@ -121,7 +124,8 @@ impl Sweeper {
                 first_send::first_send_loop(Arc::clone(&worker), Arc::clone(&queue))
             }));
         }
-        Self { worker, claiming, lease, settle, ended: false }
+        let _watch = Watch::start(&worker);
+        Self { worker, claiming, lease, settle, _watch, ended: false }
     }
 
     /// Returns the id of this node in tables and logs, unique per start.

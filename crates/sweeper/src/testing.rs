@@ -13,6 +13,7 @@ use solid_notify_core::{AnyOutbox, StoreError};
 
 use crate::handlers::erased::AnyHandler;
 use crate::handlers::handler::Facts;
+use crate::handlers::under_way::Call;
 use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
@@ -211,6 +212,10 @@ impl AnyHandler for Failing {
             Some(failure) => Box::pin(async move { Ok(Err(failure())) }),
             None => Arc::clone(&self.handler).call(facts),
         }
+    }
+
+    fn own_calls(&self) -> Vec<Call> {
+        self.handler.own_calls()
     }
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {

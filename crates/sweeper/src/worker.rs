@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::BEAT;
 use solid_notify_core::transition::Event;
 use solid_notify_core::{AnyOutbox, StoreError, Stores, metrics};
 
 use crate::alerts::{Alarms, complete_alerts};
-use crate::background::health::Health;
+use crate::background::health::{Health, ROUND};
+use crate::background::refusals::{Part, REFUSED_PAUSE};
 use crate::background::{bulk, housekeeping};
 use crate::circuits::Circuits;
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
+use crate::handlers::under_way::Call;
 use crate::running::AttemptsInFlight;
 use crate::running::waiting::Waiting;
 use crate::series::Series;
@@ -77,9 +81,39 @@ impl Worker {
 
     /// Returns the event of an attempt whose call the database did not carry out: it begins again at once, or after a while where such a call
     /// is refused.
-    pub(crate) fn handed_back(&self, error: &StoreError) -> Event {
-        self.health.mention(error);
-        Event::HandedBack(if error.is_transient() { Duration::ZERO } else { self.settings.poll_interval })
+    pub(crate) fn handed_back(&self, def_id: i64, error: &StoreError) -> Event {
+        self.health.failed(Part::Attempts(def_id), error);
+        Event::HandedBack(match error.kind {
+            FaultKind::Unusable => REFUSED_PAUSE,
+            FaultKind::Permanent => self.settings.poll_interval,
+            _ => Duration::ZERO,
+        })
+    }
+
+    /// Records that the database carried such a call out.
+    pub(crate) fn not_handed_back(&self, def_id: i64) {
+        self.health.works(Part::Attempts(def_id), self.moment());
+    }
+
+    /// Returns the calls of handlers that are under way.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let own = self.known.registered.handlers.values().flat_map(|handler| handler.own_calls());
+        self.in_flight.calls().into_iter().chain(own).collect()
+    }
+
+    /// Returns why this node sends nothing, or not all; `None`: it sends.
+    pub(crate) fn not_sending(&self) -> Option<String> {
+        self.health.not_sending(self.settings.poll_interval).or_else(|| {
+            let (def_id, silent) =
+                self.admission.longest_sweep().filter(|(_, silent)| *silent > ROUND + ROUND + 2 * BEAT)?;
+            let seconds = silent.as_secs();
+            Some(format!("the sweep of {} hangs: it has shown no sign of life for {seconds} s", self.name_of(def_id)))
+        })
+    }
+
+    /// Returns the name of a definition for people.
+    pub(crate) fn name_of(&self, def_id: i64) -> String {
+        self.definitions().get(def_id).map_or_else(|| def_id.to_string(), |known| known.row.name.clone())
     }
 
     pub(crate) fn stores(&self) -> &Stores {

@@ -54,6 +54,8 @@ pub struct Faulty {
     pub refused_definition: Mutex<Option<(i64, FaultKind)>>,
     /// How long a look and a reading of the definitions take.
     pub look_takes: Mutex<Duration>,
+    /// Calls of this method never return.
+    pub hangs: Mutex<Option<&'static str>>,
     /// Claims are executed, and return only with a permit of this.
     pub claim_gate: Mutex<Option<Arc<Semaphore>>>,
     /// Settles return only with a permit of this.
@@ -74,6 +76,10 @@ impl Faulty {
         if matches!(method, "due" | "definitions") {
             let takes = *self.look_takes.lock().unwrap_or_else(PoisonError::into_inner);
             tokio::time::sleep(takes).await;
+        }
+        let hangs = *self.hangs.lock().unwrap();
+        if hangs == Some(method) {
+            std::future::pending::<()>().await;
         }
         let fault = self.next_fault(method);
         if let Some(Fault::Refused(kind)) = fault {
@@ -120,7 +126,7 @@ impl SendStore for Faulty {
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
-        self.inner.send.tick(tick).await
+        self.pass("tick", self.inner.send.tick(tick)).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -269,6 +275,7 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
         diary: Calls::default(),
         settle_rule: Mutex::default(),
         look_takes: Mutex::default(),
+        hangs: Mutex::default(),
         claim_gate: Mutex::default(),
         settle_gate: Mutex::default(),
         refused_definition: Mutex::default(),

@@ -5,6 +5,6 @@
 mod documents;
 mod gauges;
 mod metrics;
-mod recorded;
+pub mod recorded;
 mod snapshot;
 mod spans;

@@ -9,6 +9,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
 
+use crate::background::refusals::Part;
 use crate::definitions::Definition;
 use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
@@ -27,7 +28,16 @@ pub(crate) async fn advance_alerts(worker: &Worker, due: &DueTimes) -> Result<Sw
         Some(_) => {}
     }
     for (def_id, reason) in worker.stores().alerts.due_alerts(AT_ONCE).await? {
-        match advance_alert(worker, def_id, reason).await {
+        let part = Part::Alerts(def_id, reason);
+        if worker.health.refusals.rest(part).is_some() {
+            continue;
+        }
+        worker.health.sweeps();
+        let advanced = advance_alert(worker, def_id, reason).await;
+        if advanced.is_ok() {
+            worker.health.works(part, worker.moment());
+        }
+        match advanced {
             // The new notice is due, and there may be more.
             Ok(Advanced::Stored) => again_in = Duration::ZERO,
             // Another node was faster, or another alarm came.
@@ -36,7 +46,7 @@ pub(crate) async fn advance_alerts(worker: &Worker, due: &DueTimes) -> Result<Sw
             Ok(Advanced::Locked) => {}
             Err(error) if error.kind == FaultKind::Outage => return Err(error),
             // The other alerts do not wait for it.
-            Err(error) => worker.health.mention(&error),
+            Err(error) => worker.health.failed(part, &error),
         }
     }
     Ok(Swept { again_in, busy: true })

@@ -16,6 +16,7 @@ use super::recipients::Recipients;
 use crate::definitions::KnownDefinitions;
 use crate::handlers::erased::{AnyHandler, Closure, Typed};
 use crate::handlers::handler::{Facts, Failure, HandlerResult, Notice};
+use crate::handlers::under_way::Call;
 
 /// The handler of alerts around the one of the application.
 struct AlertHandler {
@@ -64,6 +65,10 @@ impl AnyHandler for AlertHandler {
             }
             result
         })
+    }
+
+    fn own_calls(&self) -> Vec<Call> {
+        self.inner.own_calls()
     }
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Conditions that no outcome of an attempt shows: a backlog, an invalid definition, a handler that no node has, too many
-//! dead letters, a clock that is far off. Every node checks them with each round of maintenance; the cool-down merges their
-//! alerts into one.
+//! dead letters, a clock that is far off. Every node checks them once per round of maintenance; the cool-down merges their
+//! alerts into one. What stops this node itself ([`Problems`]) is known without the store, so its alerts wait for no call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,13 +28,34 @@ pub(crate) struct Problems {
     pub(crate) stuck: BTreeMap<i64, String>,
 }
 
+impl Problems {
+    /// Returns the alerts about them.
+    pub(crate) fn alarms(&self, worker: &Worker) -> Vec<Alarm> {
+        let stuck = self.stuck.iter();
+        let stuck = stuck.map(|(def_id, why)| (*def_id, AlertReason::NotSending, format!("node {}: {why}", worker.id)));
+        let mut alarms = of_definitions(worker, stuck);
+        if let Some((problem, alerts)) = self.node.as_ref().zip(worker.definitions().alerts()) {
+            let message = format!("the node {} does not send: {problem}", worker.id);
+            let (reason, cooldown) = (AlertReason::NotSending, DEFAULT_COOLDOWN);
+            alarms.extend(worker.alarms.alarm(alerts, ALERT_DEFINITION, reason, cooldown, message));
+        }
+        alarms
+    }
+}
+
+/// Returns the alerts about these definitions, without those that raise none.
+fn of_definitions(worker: &Worker, all: impl Iterator<Item = (i64, AlertReason, String)>) -> Vec<Alarm> {
+    let definitions = worker.definitions();
+    let alarm = |(def_id, reason, message)| {
+        let definition = definitions.get(def_id).filter(|definition| definition.is_reported())?;
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        worker.alarms.alarm(def_id, &definition.row.name, reason, cooldown, message)
+    };
+    all.filter_map(alarm).collect()
+}
+
 /// Returns the alerts for the current conditions. `handlers`: those of all living nodes.
-pub(crate) async fn conditions(
-    worker: &Worker,
-    handlers: &BTreeSet<String>,
-    clock_offset_ms: i64,
-    problems: Problems,
-) -> Result<Vec<Alarm>, StoreError> {
+pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> Result<Vec<Alarm>, StoreError> {
     let definitions = worker.definitions();
     let due = worker.stores().send.due(true).await?;
     // Notices that waited during a pause of everything count as late from the end of the pause.
@@ -107,36 +128,24 @@ pub(crate) async fn conditions(
     let locked = locked.map(|(def_id, message)| (def_id, AlertReason::Locked, message));
     let waiting = worker.waiting.lasting(worker.moment()).into_iter();
     let waiting = waiting.map(|refused| (refused.def_id, AlertReason::InvalidDefinition, refused.problem));
-    let stuck = problems.stuck.into_iter();
-    let stuck = stuck.map(|(def_id, why)| (def_id, AlertReason::NotSending, format!("node {}: {why}", worker.id)));
-    for (def_id, reason, message) in locked.chain(waiting).chain(stuck) {
-        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
-        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, reason, cooldown, message));
-    }
-    if let Some((problem, alerts)) = problems.node.zip(definitions.alerts()) {
-        let message = format!("the node {} does not send: {problem}", worker.id);
-        alarms.extend(worker.alarms.alarm(
-            alerts,
-            ALERT_DEFINITION,
-            AlertReason::NotSending,
-            DEFAULT_COOLDOWN,
-            message,
-        ));
-    }
-    let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
-    if off > CLOCK_TOLERANCE
-        && let Some(alerts) = definitions.alerts()
-    {
-        let direction = if clock_offset_ms > 0 { "ahead of" } else { "behind" };
-        let message = format!(
-            "the clock of the node {} is {} {direction} the database's",
-            worker.id,
-            humantime::format_duration(Duration::from_secs(off.as_secs()))
-        );
-        alarms.extend(worker.alarms.alarm(alerts, ALERT_DEFINITION, AlertReason::Clock, DEFAULT_COOLDOWN, message));
-    }
+    alarms.extend(of_definitions(worker, locked.chain(waiting)));
+    // Against a clock that a test turns, every real clock is off.
+    let turned = worker.outbox.engine().hand_clock().is_some();
+    alarms.extend(clock_alarm(worker, if turned { 0 } else { worker.health.seen().clock_offset_ms }));
     Ok(alarms)
+}
+
+/// Returns the alert about the clock of this node, if it is far off.
+fn clock_alarm(worker: &Worker, clock_offset_ms: i64) -> Option<Alarm> {
+    let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
+    let alerts = worker.definitions().alerts().filter(|_| off > CLOCK_TOLERANCE)?;
+    let direction = if clock_offset_ms > 0 { "ahead of" } else { "behind" };
+    let message = format!(
+        "the clock of the node {} is {} {direction} the database's",
+        worker.id,
+        humantime::format_duration(Duration::from_secs(off.as_secs()))
+    );
+    worker.alarms.alarm(alerts, ALERT_DEFINITION, AlertReason::Clock, DEFAULT_COOLDOWN, message)
 }
 
 /// Logs that alerts are not sent, because an alert cannot report that.
@@ -171,7 +180,8 @@ mod tests {
         let worker = Worker::new(outbox.sweeper().setup);
         worker.reload_definitions().await.unwrap();
         for (offset, is_far_off) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
-            let alarms = conditions(&worker, &BTreeSet::new(), offset, Problems::default()).await.unwrap();
+            worker.health.beaten(offset, worker.moment());
+            let alarms = conditions(&worker, &BTreeSet::new()).await.unwrap();
             let clock = alarms.iter().find(|alarm| alarm.reason == AlertReason::Clock);
             assert_eq!(clock.is_some(), is_far_off, "{offset}");
             assert!(clock.is_none_or(|alarm| alarm.message.contains("45s")), "{clock:?}");

@@ -48,8 +48,8 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
                     gauges.show(&snapshot, every);
                     let now: BTreeSet<i64> = worker.definitions().piles(&snapshot).into_keys().collect();
                     if !now.is_subset(&piles) {
-                        // The heartbeat raises the alert.
-                        worker.signals.beat_soon();
+                        // The next heartbeat raises the alert.
+                        worker.signals.check_soon();
                     }
                     piles = now;
                     let pause = |row: &DefinitionCounts| if is_idle(row) { row.due_in.max(IDLE_PAUSE) } else { row.due_in };

@@ -6,7 +6,8 @@
 //! clock was set.
 //!
 //! What the database refuses for good (a missing right or table) is no outage: it is logged once and tried again less often
-//! ([`Refusals`]). A loop that hangs cannot say so itself; [`Health::not_sending`] sees it from the time of its last sign of life.
+//! ([`Refusals`]). A loop that hangs cannot say so itself; [`Health::not_sending`] sees it from the time of its last sign of life. A server
+//! that accepts no writes is an outage: each beat writes, and so does the recovery.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::DATABASE_UP;
-use solid_notify_core::store::BEAT;
+use solid_notify_core::store::{BEAT, Settle};
 use tokio::time::Instant;
 
-use super::refusals::{Part, Refusals};
+use super::refusals::{Part, Refusals, settled_parts};
 
-/// How long a round of the sweep, and the storing of a batch of outcomes, may take: a little more than one call of the store.
-const ROUND: Duration = Duration::from_secs(10);
+/// How long one step of a loop may take: a little more than one call of the store.
+pub(crate) const ROUND: Duration = Duration::from_secs(10);
 
 pub(crate) struct Health {
     grace: Duration,
@@ -38,10 +39,16 @@ pub(crate) struct Seen {
     pub(crate) last_sweep: Option<Instant>,
     /// The last heartbeat that was stored.
     pub(crate) last_heartbeat: Option<Instant>,
-    /// When a round of the sweep last began or ended.
+    /// This node's clock minus the store's, as last measured, in milliseconds.
+    pub(crate) clock_offset_ms: i64,
+    /// The last sign of life of the loop that beats.
+    pub(crate) beating: Instant,
+    /// When a step of the sweep last began or ended.
     sweeping: Instant,
     /// Since when the settle loop has been writing a batch.
     writing: Option<Instant>,
+    /// Since when the lease loop has been extending leases.
+    extending: Option<Instant>,
     /// The store has shown that it can store acks.
     knows_acks: bool,
 }
@@ -62,8 +69,11 @@ impl Health {
             changed: now_here,
             last_sweep: None,
             last_heartbeat: None,
+            clock_offset_ms: 0,
+            beating: now_here,
             sweeping: now_here,
             writing: None,
+            extending: None,
             knows_acks: false,
         };
         Self { grace, state: Mutex::new(State::UpSince(now)), seen: Mutex::new(seen), refusals: Refusals::default() }
@@ -73,7 +83,7 @@ impl Health {
         *self.seen.lock()
     }
 
-    /// Records that a round of the sweep begins.
+    /// Records that a step of the sweep begins.
     pub(crate) fn sweeps(&self) {
         self.seen.lock().sweeping = Instant::now();
     }
@@ -87,9 +97,9 @@ impl Health {
         self.works(Part::Sweep, now);
     }
 
-    /// Records that calls work which all nodes need. Where they were refused, leases of all nodes may have expired, as after an outage.
+    /// Records that a part of the work works. Where what all nodes need was refused, leases of all nodes may have expired, as after an outage.
     pub(crate) fn works(&self, part: Part, now: Duration) {
-        if self.refusals.works(part) {
+        if self.refusals.works(part) && matches!(part, Part::Sweep | Part::Leases) {
             self.begin_grace(now);
         }
     }
@@ -100,17 +110,36 @@ impl Health {
     }
 
     /// Records that the batch was written, or why not.
-    pub(crate) fn wrote(&self, error: Option<&StoreError>) {
+    pub(crate) fn wrote(&self, settles: &[Settle], error: Option<&StoreError>) {
         self.seen.lock().writing = None;
         match error {
-            Some(error) if error.kind == FaultKind::Unusable => self.refusals.refused(Part::Settles, error),
+            Some(error) if error.kind == FaultKind::Unusable => self.refusals.refused(settled_parts(settles), error),
             Some(_) => {}
-            None => drop(self.refusals.works(Part::Settles)),
+            None => self.refusals.wrote(settles),
         }
     }
 
-    pub(crate) fn beaten(&self) {
-        self.seen.lock().last_heartbeat = Some(Instant::now());
+    /// Records that a step of the lease loop begins.
+    pub(crate) fn extends(&self) {
+        self.seen.lock().extending = Some(Instant::now());
+    }
+
+    /// Records that the lease loop sleeps.
+    pub(crate) fn extended(&self) {
+        self.seen.lock().extending = None;
+    }
+
+    /// Records that the loop that beats goes on.
+    pub(crate) fn beats(&self) {
+        self.seen.lock().beating = Instant::now();
+    }
+
+    /// Records that a beat is stored.
+    pub(crate) fn beaten(&self, clock_offset_ms: i64, now: Duration) {
+        let mut seen = self.seen.lock();
+        (seen.last_heartbeat, seen.clock_offset_ms) = (Some(Instant::now()), clock_offset_ms);
+        drop(seen);
+        self.works(Part::Beats, now);
     }
 
     /// Records whether acks can be stored.
@@ -120,8 +149,7 @@ impl Health {
                 self.seen.lock().knows_acks = true;
                 self.refusals.works(Part::Acks);
             }
-            Err(error) if error.kind == FaultKind::Unusable => self.refusals.refused(Part::Acks, &error),
-            Err(error) => self.note_some(&error),
+            Err(error) => self.failed(Part::Acks, &error),
         }
     }
 
@@ -152,7 +180,18 @@ impl Health {
         if let Some(since) = seen.writing.filter(|since| hangs(*since, Duration::ZERO)) {
             return Some(format!("outcomes are not stored: the present call has taken {} s", seconds(since)));
         }
+        if let Some(since) = seen.extending.filter(|since| hangs(*since, Duration::ZERO)) {
+            return Some(format!("leases are not extended: the present call has taken {} s", seconds(since)));
+        }
         None
+    }
+
+    /// Records an error of a part of the work. A refusal counts until the part works.
+    pub(crate) fn failed(&self, part: Part, error: &StoreError) {
+        match error.kind {
+            FaultKind::Unusable => self.refusals.refused([part], error),
+            _ => self.note_some(error),
+        }
     }
 
     /// Records an error of a call for some notices or one definition. Only a lost connection concerns all notices.
@@ -166,7 +205,7 @@ impl Health {
     /// Records an error of a call that concerns all notices. An outage is logged as an error once, then at debug level.
     pub(crate) fn note(&self, error: &StoreError) {
         if error.kind == FaultKind::Unusable {
-            return self.refusals.refused(Part::Sweep, error);
+            return self.refusals.refused([Part::Sweep], error);
         }
         let mut state = self.state.lock();
         if error.kind == FaultKind::Outage {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::StoreError;
-use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Lease, Look};
 use solid_notify_core::transition::Event;
 use tokio::time::Instant;
@@ -37,16 +36,18 @@ pub(crate) async fn lease_loop(worker: Arc<Worker>) {
         }
         // Subscribed before the work, so that a turn of the clock during the work is not missed.
         turned = worker.signals.clock_turned();
+        worker.health.extends();
         match extend_leases(&worker, SOON).await {
             Ok(()) => worker.health.works(Part::Leases, worker.moment()),
-            Err(error) if error.kind == FaultKind::Unusable => worker.health.refusals.refused(Part::Leases, &error),
-            Err(error) => worker.health.note(&error),
+            Err(error) => worker.health.failed(Part::Leases, &error),
         }
+        worker.health.extends();
         if worker.in_flight.may_have_lost_claims()
             && let Err(error) = hand_back_unknown(&worker).await
         {
             worker.health.mention(&error);
         }
+        worker.health.extended();
     }
 }
 

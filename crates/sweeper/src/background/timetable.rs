@@ -11,6 +11,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::rfc3339;
 use solid_notify_core::store::{Advanced, DueTimes};
 
+use super::refusals::Part;
 use crate::alerts::locked::Work;
 use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
@@ -32,7 +33,13 @@ pub(crate) async fn tick(worker: &Worker, due: &DueTimes) -> Result<Swept, Store
         if worker.signals.is_stopped() {
             break;
         }
+        let part = Part::Ticks(definition.row.id);
+        if let Some(left) = worker.health.refusals.rest(part) {
+            sleep = sleep.min(left);
+            continue;
+        }
         busy = true;
+        worker.health.sweeps();
         if let Some(seen) = due.ticks.get(&definition.row.id).and_then(|seen| seen.at).filter(|seen| *seen > last) {
             tracing::error!(
                 definition = %definition.row.name, last_tick = %rfc3339(seen),
@@ -40,7 +47,11 @@ pub(crate) async fn tick(worker: &Worker, due: &DueTimes) -> Result<Swept, Store
                 "last_tick lies ahead of the database's clock, which was wrong then; the timetable begins now"
             );
         }
-        match worker.stores().send.tick(&definition.tick(due, last, &ticks)).await {
+        let ticked = worker.stores().send.tick(&definition.tick(due, last, &ticks)).await;
+        if ticked.is_ok() {
+            worker.health.works(part, worker.moment());
+        }
+        match ticked {
             // The new notices are due, and there may be more ticks.
             Ok(Advanced::Stored) => {
                 worker.alarms.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
@@ -59,7 +70,7 @@ pub(crate) async fn tick(worker: &Worker, due: &DueTimes) -> Result<Swept, Store
             }
             Err(error) if error.kind == FaultKind::Outage => return Err(error),
             // The other definitions do not wait for it.
-            Err(error) => worker.health.mention(&error),
+            Err(error) => worker.health.failed(part, &error),
         }
     }
     Ok(Swept { again_in: sleep, busy })

@@ -2,7 +2,7 @@
 //! notices.
 //! [`crate::slots`] counts the slots, and [`super::limited`] remembers which quotas are used up.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +97,19 @@ impl Admission {
         self.sweeping.begin(def_id)
     }
 
+    /// Records that the sweep of a definition goes on.
+    pub(super) fn sweep_goes_on(&self, def_id: i64) {
+        if let Some(sign) = self.sweeping.0.lock().now.get_mut(&def_id) {
+            *sign = Instant::now();
+        }
+    }
+
+    /// Returns the sweep whose last sign of life is the oldest: its definition, and how long ago that was.
+    pub(crate) fn longest_sweep(&self) -> Option<(i64, Duration)> {
+        let state = self.sweeping.0.lock();
+        state.now.iter().min_by_key(|(_, sign)| **sign).map(|(def_id, sign)| (*def_id, sign.elapsed()))
+    }
+
     /// Returns how many attempts of a definition with a quota have ended. The caller reads it before a claim and passes it to
     /// [`Self::quota_stopped`] after the claim.
     pub(super) fn attempts_ended(&self, policy: &Policy) -> u64 {
@@ -136,7 +149,8 @@ struct Sweeping(Mutex<SweepingState>);
 
 #[derive(Default)]
 struct SweepingState {
-    now: HashSet<i64>,
+    /// With their last sign of life.
+    now: HashMap<i64, Instant>,
     slow: HashSet<i64>,
 }
 
@@ -144,8 +158,13 @@ impl Sweeping {
     /// Begins to sweep a definition; None if it is being swept, or if it is slow and another slow one is.
     fn begin(self: &Arc<Self>, def_id: i64) -> Option<Sweep> {
         let mut state = self.0.lock();
-        let waits = state.slow.contains(&def_id) && state.slow.iter().any(|slow| state.now.contains(slow));
-        (!waits && state.now.insert(def_id)).then(|| Sweep { all: Arc::clone(self), def_id, began: Instant::now() })
+        let waits = state.slow.contains(&def_id) && state.slow.iter().any(|slow| state.now.contains_key(slow));
+        if waits || state.now.contains_key(&def_id) {
+            return None;
+        }
+        let began = Instant::now();
+        state.now.insert(def_id, began);
+        Some(Sweep { all: Arc::clone(self), def_id, began })
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn claim_and_start(
         Err(error) => {
             worker.in_flight.claim_answer_lost();
             if error.kind == FaultKind::Unusable {
-                worker.health.refusals.refused(part, &error);
+                worker.health.failed(part, &error);
             }
             return Err(error);
         }

@@ -6,6 +6,8 @@ use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 
 use crate::background::lease::extend_leases;
+use crate::background::maintenance::beat_after_outage;
+use crate::background::refusals::Part;
 use crate::worker::Worker;
 
 /// After an outage: extends the leases of this node before it claims anything. Its outcomes are being written by then,
@@ -18,9 +20,16 @@ pub(super) async fn recover(worker: &Worker) -> Result<(), StoreError> {
             Err(error) if error.kind != FaultKind::Outage => worker.health.mention(&error),
             done => done?,
         }
+        worker.health.sweeps();
         worker.reload_definitions().await?;
+        worker.health.sweeps();
+        // A server that has become read-only answers all that was called until here.
+        match beat_after_outage(worker).await {
+            Err(error) if error.kind != FaultKind::Outage => worker.health.failed(Part::Beats, &error),
+            done => done?,
+        }
         worker.health.recovered(worker.moment());
-        worker.signals.beat_soon();
+        worker.signals.check_soon();
     }
     Ok(())
 }
@@ -35,6 +44,6 @@ pub(super) async fn clock_was_set(worker: &Worker, by_ms: i64) -> Result<(), Sto
     // A claim under way sets a lease by the old time, so the extension waits until its notices are registered.
     let _no_claims = worker.in_flight.without_claims().await;
     extend_leases(worker, Duration::MAX).await?;
-    worker.signals.beat_soon();
+    worker.signals.check_soon();
     Ok(())
 }

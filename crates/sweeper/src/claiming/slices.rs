@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::built_in::is_built_in;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{ClaimWhat, DueSlice};
 use solid_notify_core::{Status, StoreError};
 
 use super::claim::{CLAIM_BATCH, claim_and_start};
+use crate::background::refusals::{Part, REFUSED_PAUSE};
 use crate::definitions::{Definition, Ready};
 use crate::settling::overdue::{judge_unacked, rescue};
 use crate::sleep::{SHORTEST_SLEEP, Swept};
@@ -32,11 +34,11 @@ pub(super) async fn sweep_one(
     let mut sleep = worker.settings.poll_interval;
     let mut busy = is_due(Status::Sending);
     if busy {
-        sleep = sleep.min(rescue(worker, definition, ready).await?);
+        sleep = sleep.min(look(worker, definition, rescue(worker, definition, ready)).await?);
     }
     if is_due(Status::AwaitingAck) {
         busy = true;
-        sleep = sleep.min(judge_unacked(worker, definition, ready).await?);
+        sleep = sleep.min(look(worker, definition, judge_unacked(worker, definition, ready)).await?);
     }
     if worker.outcomes.is_overloaded(definition.row.id) {
         worker.admission.want_more_slots();
@@ -86,6 +88,30 @@ pub(super) async fn sweep_one(
     Ok(Swept { again_in: sleep, busy })
 }
 
+/// Looks for overdue notices of a definition, unless the database has just refused that. Then its due notices are claimed all the same.
+/// Returns when to look again.
+async fn look(
+    worker: &Worker,
+    definition: &Definition,
+    look: impl Future<Output = Result<Duration, StoreError>>,
+) -> Result<Duration, StoreError> {
+    let part = Part::Looks(definition.row.id);
+    if let Some(left) = worker.health.refusals.rest(part) {
+        return Ok(left);
+    }
+    worker.admission.sweep_goes_on(definition.row.id);
+    let looked = look.await;
+    match &looked {
+        Ok(_) => worker.health.works(part, worker.moment()),
+        Err(error) if error.kind == FaultKind::Unusable => {
+            worker.health.failed(part, error);
+            return Ok(REFUSED_PAUSE);
+        }
+        Err(_) => {}
+    }
+    looked
+}
+
 /// Claims from the due queue slices of one definition. Returns whether a slice has more while a slot is free, and
 /// whether the call claimed something or would have with a free slot.
 async fn claim_slices(
@@ -109,6 +135,7 @@ async fn claim_slices(
             continue;
         }
         let wanted = slots.len();
+        worker.admission.sweep_goes_on(definition.row.id);
         let claimed = claim_and_start(worker, definition, ready, ClaimWhat::Slice(*status), slots, None).await?;
         more |= claimed.len() == wanted && (wanted == CLAIM_BATCH || both);
         busy |= !claimed.is_empty();

@@ -54,6 +54,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         worker.health.sweeps();
         let round = async {
             recover(&worker).await?;
+            worker.health.sweeps();
             // Applications may wake the sweeper with each commit.
             if worker.has_unread_edits()
                 || loaded.elapsed() >= reload_interval
@@ -62,6 +63,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
                 let began = Instant::now();
                 worker.reload_definitions().await?;
                 (loaded, stale, reading) = (Instant::now(), false, began.elapsed());
+                worker.health.sweeps();
             }
             turn = turn.wrapping_add(1);
             let sleep = sweep(&worker, turn, !stale, &mut looked).await?;
@@ -115,6 +117,7 @@ async fn sweep(
     looked: &mut Looks,
 ) -> Result<Duration, StoreError> {
     let due = looked.look(worker).await?;
+    worker.health.sweeps();
     let (ticked, alerts) = (tick(worker, &due).await?, advance_alerts(worker, &due).await?);
     let (mut sleep, mut any_due) = (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy);
     let mut by_def: BTreeMap<i64, Vec<DueSlice>> = BTreeMap::new();
@@ -142,6 +145,8 @@ async fn sweep(
             sleep = sleep.min(next.max(SHORTEST_SLEEP));
         }
         let now = now.into_iter().copied().collect();
+        // With many definitions whose statements are slow a round takes long.
+        worker.health.sweeps();
         match sweep_beside(worker, definition, ready, now, turn).await {
             Ok(swept) => {
                 sleep = sleep.min(swept.again_in);

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use super::erased::{AnyHandler, read};
 use super::failure::AfterFailure;
 use super::handler::{Facts, Failure, HandlerResult, Notice};
+use super::under_way::{Call, UnderWay};
 use crate::supervise::panic_text;
 
 /// The result of a batch handler: a result for each notice, in the order in which it got them. An error says nothing of the single
@@ -63,6 +64,7 @@ pub(crate) struct Batching<T, F> {
     call: F,
     batch: Batch,
     gathering: Mutex<Gathering<T>>,
+    under_way: UnderWay,
 }
 
 struct Gathering<T> {
@@ -84,7 +86,12 @@ where
     Fut: Future<Output = BatchResult> + Send + 'static,
 {
     pub(crate) fn new(batch: Batch, call: F) -> Self {
-        Self { call, batch, gathering: Mutex::new(Gathering { attempts: Vec::new(), number: 0 }) }
+        Self {
+            call,
+            batch,
+            gathering: Mutex::new(Gathering { attempts: Vec::new(), number: 0 }),
+            under_way: UnderWay::default(),
+        }
     }
 
     /// Adds an attempt to the batch that is being gathered, and runs a full batch.
@@ -119,7 +126,10 @@ where
             let facts: Vec<_> = attempts.iter().map(|attempt| Arc::clone(&attempt.notice.facts)).collect();
             let (notices, mut results): (Vec<_>, Vec<_>) =
                 attempts.into_iter().map(|attempt| (attempt.notice, attempt.result)).unzip();
-            let call = async { (self.call)(notices).await };
+            let call = async {
+                let _under_way = self.under_way.begin(&facts);
+                (self.call)(notices).await
+            };
             let returned = tokio::select! {
                 biased;
                 returned = AssertUnwindSafe(call).catch_unwind() => returned,
@@ -205,6 +215,10 @@ where
             let lost = || Failure::retry("the batch ended without a result, because the process is shutting down");
             Ok(returned.await.unwrap_or_else(|_| Err(lost())))
         })
+    }
+
+    fn own_calls(&self) -> Vec<Call> {
+        self.under_way.calls()
     }
 
     fn check(&self, _: Option<&str>) -> Result<(), String> {

@@ -11,11 +11,17 @@ use solid_notify_core::AnyOutbox;
 use solid_notify_core::definition::SecretRef;
 
 use super::handler::{Facts, Handler, HandlerResult, Notice};
+use super::under_way::Call;
 
 /// A handler whose parameter type is erased.
 pub(crate) trait AnyHandler: Send + Sync {
     /// Deserialises the parameter and calls the handler. The outer error says why the parameter cannot be deserialised.
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
+
+    /// Returns the calls that run in tasks of their own, beside the attempts that wait for them.
+    fn own_calls(&self) -> Vec<Call> {
+        Vec::new()
+    }
 
     /// As [`Handler::check`].
     fn check(&self, handler_config: Option<&str>) -> Result<(), String>;

@@ -122,6 +122,8 @@ pub(crate) struct Facts {
     pub(crate) encrypted: bool,
     /// When the lease of the attempt ends by the store's clock, if nothing extends it.
     pub(crate) lease_end: DateTime<Utc>,
+    /// The time limit of the call.
+    pub(super) timeout: Duration,
     /// What lets it act, if its definition is built in.
     pub(crate) authority: Option<Authority>,
     /// The parameter that the handler gets, where it differs from the stored one.
@@ -156,6 +158,7 @@ impl Facts {
             outbox,
             encrypted,
             lease_end,
+            timeout: policy.timeout,
             authority,
             completed: OnceLock::new(),
             ack_within,

@@ -1,5 +1,5 @@
 //! What an application registers: handlers ([`handler`]), which the sweeper calls without knowing their types ([`erased`]), also for
-//! several notices at once ([`batch`]); retry strategies; and functions that classify errors ([`classify`]).
+//! several notices at once ([`batch`]), and whose calls it sees ([`under_way`]); retry strategies; and functions that classify errors ([`classify`]).
 
 pub(crate) mod batch;
 pub(crate) mod classify;
@@ -7,6 +7,7 @@ pub(crate) mod erased;
 mod failure;
 pub(crate) mod handler;
 mod receiver;
+pub(crate) mod under_way;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -188,7 +188,7 @@ fn wait(worker: &Worker, definition: &Definition, id: i64, problem: &str) -> Eve
     let (def_id, name) = (definition.row.id, definition.row.name.as_str());
     if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), problem) {
         tracing::error!(definition = %name, notice = id, "{text}");
-        worker.signals.beat_soon();
+        worker.signals.check_soon();
     }
     Event::HandedBack(WAIT)
 }
@@ -217,14 +217,17 @@ async fn out_of_tries(worker: &Worker, def_id: i64) -> Event {
 async fn authority_of(worker: &Worker, definition: &Definition, claimed: &ClaimedNotice) -> Result<Authority, Called> {
     let (id, name) = (claimed.id, &definition.row.name);
     match worker.stores().send.use_authority(claimed).await {
-        Ok(Some(authority)) => Ok(authority),
+        Ok(Some(authority)) => {
+            worker.not_handed_back(claimed.def_id);
+            Ok(authority)
+        }
         Ok(None) => {
             let why = "it has no authority: the definition is built in, and solid-notify did not add this notice";
             tracing::error!(definition = %name, id, "a notice of a built-in definition is refused: {why}");
             let trouble = Some((ErrorClass::Invalid, why.to_owned()));
             Err(Called { event: Event::GaveUp(why.to_owned()), trouble, error_type: None })
         }
-        Err(error) => Err(Called::well(worker.handed_back(&error))),
+        Err(error) => Err(Called::well(worker.handed_back(claimed.def_id, &error))),
     }
 }
 
@@ -249,6 +252,7 @@ impl Called {
 
 /// Calls the handler and turns its result into an event, with the error of a failed attempt.
 async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Called {
+    worker.in_flight.begin_call(facts.claimed.id, facts.claimed.fence);
     let call = Arc::clone(&ready.handler).call(Arc::clone(facts));
     let result = tokio::select! {
         // A result that is ready comes before the time-out and before the shutdown.

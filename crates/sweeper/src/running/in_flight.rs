@@ -13,6 +13,8 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::handlers::under_way::Call;
+
 /// How long to remember an attempt whose outcome could not be stored.
 const GIVEN_UP: Duration = Duration::from_secs(86_400);
 /// For how long after a lost answer the server may still carry out the claim.
@@ -46,8 +48,13 @@ struct State {
     judged: HashSet<(i64, i64)>,
     /// When the answer to a claim was last lost.
     answer_lost: Option<Instant>,
-    /// The definitions with an attempt that cannot be cancelled, and the first such notice of each.
+    /// The definitions with a call that cannot be cancelled, and one notice of such a call of each.
     stuck: BTreeMap<i64, i64>,
+}
+
+/// True from two beats after the end of the time limit, which should have ended the call: it blocks its thread.
+fn is_stuck(call: &Call, now: Instant) -> bool {
+    now.saturating_duration_since(call.began) >= call.timeout.saturating_add(2 * BEAT)
 }
 
 struct Attempt {
@@ -59,8 +66,9 @@ struct Attempt {
     /// When the attempt must have ended by itself. After that only an outcome that waits to be stored keeps the lease,
     /// because a handler that blocks its thread for ever must not.
     overdue_at: Instant,
-    /// When its time-out should have ended it two beats ago: its handler blocks its thread.
-    stuck_at: Instant,
+    timeout: Duration,
+    /// When its handler was called. Filters, limits and passing on come before that.
+    called: Option<Instant>,
     /// The attempt has ended, and its outcome is not stored yet.
     ended: bool,
 }
@@ -76,11 +84,17 @@ impl AttemptsInFlight {
         let lease = policy.lease();
         let lease_end = now.saturating_add(lease);
         // Time-outs run by the process's clock.
-        let began = Instant::now();
-        let (overdue_at, stuck_at) = (began + lease, began + policy.timeout.saturating_add(2 * BEAT));
-        let def_id = policy.def_id;
-        let attempt = Attempt { def_id, fence: claimed.fence, lease, lease_end, overdue_at, stuck_at, ended: false };
+        let overdue_at = Instant::now() + lease;
+        let (def_id, fence, timeout) = (policy.def_id, claimed.fence, policy.timeout);
+        let attempt = Attempt { def_id, fence, lease, lease_end, overdue_at, timeout, called: None, ended: false };
         self.state.lock().attempts.insert(claimed.id, attempt);
+    }
+
+    /// Records that the handler of an attempt is called now.
+    pub(crate) fn begin_call(&self, id: i64, fence: i64) {
+        if let Some(attempt) = self.state.lock().attempt(id, fence) {
+            attempt.called = Some(Instant::now());
+        }
     }
 
     /// Records that an attempt has ended: its lease is extended until its outcome is stored.
@@ -123,25 +137,29 @@ impl AttemptsInFlight {
         self.state.lock().judged.insert((id, fence))
     }
 
-    /// Looks for attempts that cannot be cancelled. Returns one notice of each definition that has any, and those that are new.
-    pub(crate) fn find_stuck(&self) -> (BTreeMap<i64, i64>, Vec<(i64, i64)>) {
+    /// Returns the calls of the attempts.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let call = |(id, attempt): (&i64, &Attempt)| {
+            let began = attempt.called.filter(|_| !attempt.ended)?;
+            Some(Call { def_id: attempt.def_id, id: *id, began, timeout: attempt.timeout })
+        };
+        self.state.lock().attempts.iter().filter_map(call).collect()
+    }
+
+    /// Looks for calls that cannot be cancelled among all calls under way. Returns one notice of each definition that has any, and those
+    /// that are new.
+    pub(crate) fn find_stuck(&self, calls: &[Call]) -> (BTreeMap<i64, i64>, Vec<(i64, i64)>) {
         let now = Instant::now();
+        let stuck = calls.iter().filter(|call| is_stuck(call, now)).map(|call| (call.def_id, call.id));
+        let stuck: BTreeMap<i64, i64> = stuck.collect();
         let mut state = self.state.lock();
-        let is_stuck = |attempt: &Attempt| !attempt.ended && attempt.stuck_at <= now;
-        let stuck: BTreeMap<i64, i64> = state
-            .attempts
-            .iter()
-            .filter(|(_, attempt)| is_stuck(attempt))
-            .map(|(id, attempt)| (attempt.def_id, *id))
-            .collect();
-        let new =
-            stuck.iter().filter(|(def_id, _)| !state.stuck.contains_key(def_id)).map(|(def_id, id)| (*def_id, *id));
-        let new = new.collect();
+        let is_new = |def_id: &i64| !state.stuck.contains_key(def_id);
+        let new = stuck.iter().filter(|(def_id, _)| is_new(def_id)).map(|(def_id, id)| (*def_id, *id)).collect();
         state.stuck.clone_from(&stuck);
         (stuck, new)
     }
 
-    /// Returns true for a definition with an attempt that cannot be cancelled: each further one would block a thread, too.
+    /// Returns true for a definition with a call that cannot be cancelled: each further one would block a thread, too.
     pub(crate) fn is_stuck(&self, def_id: i64) -> bool {
         self.state.lock().stuck.contains_key(&def_id)
     }
@@ -271,7 +289,8 @@ mod tests {
             lease: Duration::ZERO,
             lease_end: Duration::ZERO,
             overdue_at: Instant::now(),
-            stuck_at: Instant::now(),
+            timeout: Duration::ZERO,
+            called: None,
             ended: true,
         };
         in_flight.state.lock().attempts.insert(1, attempt);

@@ -65,6 +65,7 @@ async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) ->
         };
         match passed {
             Ok(PassedOn::Part { targets, done }) => {
+                worker.not_handed_back(part.def_id);
                 worker.signals.sweep_soon();
                 if done == targets.len() {
                     return Event::PassedOn(note(&worker.definitions(), &targets, leaves));
@@ -77,7 +78,7 @@ async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) ->
                 break;
             }
             Ok(PassedOn::Busy) => return Event::HandedBack(BUSY),
-            Err(error) => return worker.handed_back(&error),
+            Err(error) => return worker.handed_back(part.def_id, &error),
         }
     }
     Event::HandedBack(Duration::ZERO)

@@ -89,7 +89,7 @@ async fn write(worker: &Worker, settling: &mut Settling) -> bool {
     let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
     worker.health.writes();
     let replies = worker.stores().send.settle(&settles).await;
-    worker.health.wrote(replies.as_ref().err());
+    worker.health.wrote(&settles, replies.as_ref().err());
     let Some(batch) = settling.in_hand.take() else { return true };
     match replies {
         Ok(replies) => {
