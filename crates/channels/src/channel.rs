@@ -15,6 +15,8 @@ use serde_json::value::RawValue;
 use solid_notify_core::definition::{SecretRef, read_config};
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice, SweeperBuilder};
 
+use crate::template;
+
 /// A notice as channels get it: they do not know the type of its parameter.
 pub type AnyNotice = Notice<Box<RawValue>>;
 
@@ -134,6 +136,8 @@ struct ReadyChannel<C: Channel> {
     channel: C,
     /// By the name of the definition, so that a changed configuration replaces the one before it.
     prepared: Mutex<HashMap<String, Kept<C>>>,
+    /// The configuration that was checked last. Its secrets are asked for next.
+    checked: Mutex<Option<Kept<C>>>,
 }
 
 /// What a channel prepared, and from which configuration.
@@ -144,11 +148,12 @@ struct Kept<C: Channel> {
 
 impl<C: Channel> ReadyChannel<C> {
     fn new(channel: C) -> Self {
-        Self { channel, prepared: Mutex::default() }
+        Self { channel, prepared: Mutex::default(), checked: Mutex::default() }
     }
 
-    fn prepare(&self, handler_config: Option<&str>) -> Result<C::Prepared, String> {
-        self.channel.prepare(read_config::<C::Config>(handler_config)?)
+    fn prepare(&self, handler_config: Option<&str>) -> Result<Arc<C::Prepared>, String> {
+        let config = template::reading(|| read_config::<C::Config>(handler_config))?;
+        self.channel.prepare(config).map(Arc::new)
     }
 
     /// Returns what the channel prepared for the definition of this notice.
@@ -160,7 +165,6 @@ impl<C: Channel> ReadyChannel<C> {
             return Ok(Arc::clone(&kept.prepared));
         }
         let prepared = self.prepare(config).map_err(|problem| Failure::retry(format!("handler_config: {problem}")))?;
-        let prepared = Arc::new(prepared);
         let kept = Kept { config: config.map(str::to_owned), prepared: Arc::clone(&prepared) };
         self.prepared.lock().insert(notice.definition().to_owned(), kept);
         Ok(prepared)
@@ -171,11 +175,16 @@ impl<C: Channel> Handler for ReadyChannel<C> {
     type Param = Box<RawValue>;
 
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
-        self.prepare(handler_config).map(drop)
+        // Not while the channel prepares, because other definitions are checked meanwhile.
+        let prepared = self.prepare(handler_config)?;
+        *self.checked.lock() = Some(Kept { config: handler_config.map(str::to_owned), prepared });
+        Ok(())
     }
 
     fn secrets(&self, handler_config: Option<&str>) -> Vec<SecretRef> {
-        self.prepare(handler_config).map(|prepared| C::secrets(&prepared)).unwrap_or_default()
+        let checked = self.checked.lock().take().filter(|kept| kept.config.as_deref() == handler_config);
+        let prepared = checked.map_or_else(|| self.prepare(handler_config), |kept| Ok(kept.prepared));
+        prepared.map(|prepared| C::secrets(&prepared)).unwrap_or_default()
     }
 
     async fn handle(&self, notice: AnyNotice) -> HandlerResult {
@@ -191,5 +200,50 @@ impl<C: Channel> Handler for ReadyChannel<C> {
         ))]
         let attempt = crate::lookup::of_attempt(&notice, attempt);
         attempt.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct Config {
+        key: String,
+    }
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Channel for Counting {
+        const NAME: &'static str = "counting";
+        type Config = Config;
+        type Prepared = Config;
+
+        fn prepare(&self, config: Config) -> Result<Config, String> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(config)
+        }
+
+        fn secrets(config: &Config) -> Vec<SecretRef> {
+            vec![config.key.parse().unwrap()]
+        }
+
+        async fn send(&self, _config: &Config, _notice: &AnyNotice) -> HandlerResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn configuration_is_prepared_once_to_be_checked_and_to_name_its_secrets() {
+        let ready = ReadyChannel::new(Counting::default());
+        let (first, second) = (r#"{"key":"env:NOTIFY_SECRET_A"}"#, r#"{"key":"env:NOTIFY_SECRET_B"}"#);
+        ready.check(Some(first)).unwrap();
+        assert_eq!(ready.secrets(Some(first))[0].to_string(), "env:NOTIFY_SECRET_A");
+        assert_eq!(ready.channel.0.load(Ordering::SeqCst), 1);
+        ready.check(Some(first)).unwrap();
+        assert_eq!(ready.secrets(Some(second))[0].to_string(), "env:NOTIFY_SECRET_B", "of another definition");
     }
 }

@@ -3,15 +3,16 @@
 //! The engine is minijinja, whose language is that of Jinja. Templates are checked when the configuration is read. A value that
 //! does not exist is an error, so that no receiver gets a text with a gap.
 
+mod fuel;
 mod output;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
-use std::sync::LazyLock;
 
 use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, UndefinedBehavior, escape_formatter};
@@ -24,10 +25,12 @@ use solid_notify_sweeper::Failure;
 use crate::channel::AnyNotice;
 use crate::field::parsed;
 use crate::secrets::Secrets;
+pub(crate) use fuel::reading;
+use fuel::{FUEL, Fuel};
 use output::Bounded;
 
-/// The steps that one rendering may take, so that a loop over a large parameter ends.
-const FUEL: u64 = 1_000_000;
+/// A template is checked with this many steps, then with [`FUEL`]: what it takes until it fails is not known, and costs all of them.
+const FEW: u64 = 1000;
 
 /// How many bytes one rendering may make, where the place of the text has no limit of its own: as many as a parameter has by default.
 pub const OUTPUT_LIMIT: usize = 1024 * 1024;
@@ -83,16 +86,17 @@ pub struct Template<E: Escape = Text> {
     escape: PhantomData<E>,
 }
 
-/// Renders templates.
-static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| engine(UndefinedBehavior::Strict));
+thread_local! {
+    /// Renders templates.
+    static ENGINE: RefCell<Environment<'static>> = RefCell::new(engine(UndefinedBehavior::Strict));
 
-/// Renders templates without values when they are read, because the engine looks up names of filters only then.
-static CHECK: LazyLock<Environment<'static>> = LazyLock::new(|| engine(UndefinedBehavior::Chainable));
+    /// Renders templates without values when they are read, because the engine looks up names of filters only then.
+    static CHECK: RefCell<Environment<'static>> = RefCell::new(engine(UndefinedBehavior::Chainable));
+}
 
 fn engine(undefined: UndefinedBehavior) -> Environment<'static> {
     let mut engine = Environment::new();
     engine.set_undefined_behavior(undefined);
-    engine.set_fuel(Some(FUEL));
     engine.set_auto_escape_callback(|name| match name {
         Json::SUFFIX => AutoEscape::Json,
         Html::SUFFIX => AutoEscape::Html,
@@ -132,11 +136,29 @@ impl<E: Escape> Template<E> {
         if source.len() > OUTPUT_LIMIT {
             return Err(format!("a template has at most {OUTPUT_LIMIT} bytes; this one has {}", source.len()));
         }
-        match Bounded::to(OUTPUT_LIMIT).fill(&CHECK, E::SUFFIX, &source, ()) {
-            // What takes too long without any value takes too long with each parameter.
-            Err(error) if is_mistake(error.kind()) || error.kind() == ErrorKind::OutOfFuel => Err(explained(&error)),
-            _ => Ok(Self { source, escape: PhantomData }),
+        let left = fuel::of_configuration();
+        for steps in [FEW.min(left), left] {
+            let filled = CHECK.with_borrow_mut(|engine| {
+                engine.set_fuel(Some(steps));
+                Bounded::to(OUTPUT_LIMIT).fill(engine, E::SUFFIX, &source, ())
+            });
+            match filled {
+                Err(error) if error.kind() == ErrorKind::OutOfFuel && steps < left => {}
+                // What takes too long without any value takes too long with each parameter.
+                Err(error) if is_mistake(error.kind()) || error.kind() == ErrorKind::OutOfFuel => {
+                    return Err(explained(&error, left));
+                }
+                Err(_) => {
+                    fuel::take_of_configuration(steps);
+                    break;
+                }
+                Ok(used) => {
+                    fuel::take_of_configuration(used);
+                    break;
+                }
+            }
         }
+        Ok(Self { source, escape: PhantomData })
     }
 
     /// Returns whether it contains anything to fill in.
@@ -169,11 +191,18 @@ impl<E: Escape> Template<E> {
         let invalid = |problem: String| {
             Failure::retry(format!("handler_config: the template `{field}`: {problem}")).class(ErrorClass::Invalid)
         };
-        let mut output = Bounded::to(limit);
-        match output.fill(&ENGINE, E::SUFFIX, &self.source, values.all.clone()) {
+        let (mut output, left) = (Bounded::to(limit), values.fuel.left());
+        let filled = ENGINE.with_borrow_mut(|engine| {
+            engine.set_fuel(Some(left));
+            output.fill(engine, E::SUFFIX, &self.source, values.all.clone())
+        });
+        match filled {
             Err(_) if output.is_full() => Err(invalid(format!("it makes more than {limit} bytes"))),
-            Err(error) => Err(invalid(explained(&error))),
-            Ok(()) => String::from_utf8(output.into_bytes()).map_err(|_| invalid("it makes no text".to_owned())),
+            Err(error) => Err(invalid(explained(&error, left))),
+            Ok(used) => {
+                values.fuel.take(used);
+                String::from_utf8(output.into_bytes()).map_err(|_| invalid("it makes no text".to_owned()))
+            }
         }
     }
 }
@@ -185,9 +214,13 @@ fn is_mistake(kind: ErrorKind) -> bool {
 }
 
 /// Returns what is wrong with a template, and where. A rendering error may quote a value of the parameter, so only its kind is shown.
-fn explained(error: &Error) -> String {
+/// `left`: the steps that it might take.
+fn explained(error: &Error, left: u64) -> String {
     let what: Cow<'_, str> = match (error.kind(), error.detail()) {
         (kind, Some(detail)) if is_mistake(kind) => format!("{kind}: {detail}").into(),
+        (ErrorKind::OutOfFuel, _) if left < FUEL => {
+            format!("the templates take more than {FUEL} steps together").into()
+        }
         (ErrorKind::OutOfFuel, _) => format!("it takes more than {FUEL} steps").into(),
         (kind, _) => kind.to_string().into(),
     };
@@ -238,6 +271,8 @@ impl<E: Escape> JsonSchema for Template<E> {
 pub struct Values {
     all: Value,
     secrets: Vec<SecretString>,
+    /// What the templates of the notice may take.
+    fuel: Fuel,
 }
 
 #[derive(Serialize)]
@@ -286,7 +321,7 @@ impl Values {
             notice => Value::from(Serde(&about)),
             secrets => Value::from(Serde(&shown)),
         };
-        Ok(Self { all, secrets: read })
+        Ok(Self { all, secrets: read, fuel: Fuel::of(FUEL) })
     }
 
     /// Returns the same values with other secrets in place of the right ones, to see whether a text depends on them.
@@ -294,7 +329,7 @@ impl Values {
     pub fn with_other_secrets(&self, names: &BTreeMap<String, SecretRef>) -> Self {
         let others: BTreeMap<&String, &str> = names.keys().map(|name| (name, "other")).collect();
         let all = minijinja::context! { secrets => Value::from(Serde(&others)), ..self.all.clone() };
-        Self { all, secrets: Vec::new() }
+        Self { all, secrets: Vec::new(), fuel: Fuel::of(self.fuel.left()) }
     }
 
     /// Returns the secrets, to be removed from what is shown of a response.
@@ -305,12 +340,13 @@ impl Values {
     /// Makes values of something else than a notice.
     #[cfg(feature = "mail")]
     pub(crate) fn of(values: impl Serialize) -> Self {
-        Self { all: Value::from(Serde(&values)), secrets: Vec::new() }
+        Self { all: Value::from(Serde(&values)), secrets: Vec::new(), fuel: Fuel::of(FUEL) }
     }
 
     #[cfg(test)]
     fn of_param(param: &str) -> Self {
         let param: serde_json::Value = serde_json::from_str(param).unwrap();
-        Self { all: minijinja::context! { param => Value::from(Serde(&param)) }, secrets: Vec::new() }
+        let all = minijinja::context! { param => Value::from(Serde(&param)) };
+        Self { all, secrets: Vec::new(), fuel: Fuel::of(FUEL) }
     }
 }

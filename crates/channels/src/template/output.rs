@@ -18,15 +18,16 @@ impl Bounded {
         Self { bytes: Vec::new(), limit, is_full: false }
     }
 
-    /// Writes what a template makes of these values.
+    /// Writes what a template makes of these values. Returns how many steps that took.
     pub(super) fn fill(
         &mut self,
         engine: &Environment<'_>,
         name: &str,
         source: &str,
         values: impl Into<Value>,
-    ) -> Result<(), Error> {
-        engine.template_from_named_str(name, source)?.render_captured_to(values, self).map(drop)
+    ) -> Result<u64, Error> {
+        let captured = engine.template_from_named_str(name, source)?.render_captured_to(values, self)?;
+        Ok(captured.state().fuel_levels().map_or(0, |(used, _)| used))
     }
 
     /// Returns whether more was written than it takes.

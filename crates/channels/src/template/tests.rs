@@ -71,6 +71,36 @@ fn endless_template_ends() {
 }
 
 #[test]
+fn templates_of_a_notice_have_one_budget() {
+    let values = Values::of_param(r#"{"n":350,"text":"x"}"#);
+    let costly = "{% for a in range(param.n) %}{% for b in range(param.n) %}{% endfor %}{% endfor %}";
+    let costly = Template::<Text>::new(costly).unwrap();
+    assert!(costly.render("a", &values).is_ok());
+    let _ = costly.render("a", &values);
+    let error = costly.render("b", &values).unwrap_err().error().to_string();
+    assert!(error.contains("`b`: the templates take more than 1000000 steps together"), "{error}");
+    let light = Template::<Text>::new("{{ param.text }}").unwrap();
+    assert_eq!(light.render("c", &values).unwrap(), "x", "what is left is enough");
+    #[cfg(feature = "plain-webhook")]
+    assert!(costly.render("d", &values.with_other_secrets(&BTreeMap::new())).is_err());
+}
+
+#[test]
+fn templates_of_a_configuration_have_one_budget() {
+    let costly = "{% for a in range(350) %}{% for b in range(350) %}{% endfor %}{% endfor %}";
+    let failing = format!("{costly}{{{{ 1 // 0 }}}}");
+    let read =
+        |sources: &[&str]| reading(|| sources.iter().try_for_each(|source| Template::<Text>::new(*source).map(drop)));
+    for source in [costly, &failing] {
+        assert_eq!(read(&[source]), Ok(()));
+        let error = read(&[source; 3]).unwrap_err();
+        assert!(error.starts_with("the templates take more than 1000000 steps together"), "{error}");
+        assert!(Template::<Text>::new(source).is_ok(), "by itself");
+    }
+    assert_eq!(read(&["{{ param.a }}"; 500]), Ok(()));
+}
+
+#[test]
 fn depth_length_and_memory_of_a_template_are_bounded() {
     let error = Template::<Text>::new(format!("{{{{ {}1{} }}}}", "(".repeat(200), ")".repeat(200))).unwrap_err();
     assert!(error.contains("recursion"), "{error}");

@@ -9,6 +9,9 @@ use crate::limit::{Breaker, Quota, Rate};
 use crate::retry::RetryInterval;
 use crate::retry::duration;
 
+/// The longest `handler_config`, in bytes: as long as a `text` of MySQL.
+const LONGEST_CONFIG: usize = 65_535;
+
 /// Collects all invalid columns, so that one check reports all of them.
 pub(super) struct Check {
     pub(super) problems: Vec<Problem>,
@@ -69,6 +72,13 @@ impl Check {
                 "the handler of an application or a channel; this one is for the definition of its name",
             );
         }
+    }
+
+    /// What a handler reads and prepares for each definition is bounded by the length.
+    pub(super) fn handler_config(&mut self, text: Option<&str>) {
+        let Some(bytes) = text.map(str::len).filter(|bytes| *bytes > LONGEST_CONFIG) else { return };
+        // Without the value, which may contain a secret in the wrong place.
+        self.wrong("handler_config", "…", format!("a text of at most {LONGEST_CONFIG} bytes; it has {bytes} bytes"));
     }
 
     pub(super) fn encryption(&mut self, def: &NotifyDef) {

@@ -123,6 +123,15 @@ fn handler_of_a_built_in_definition_is_for_that_one_alone() {
 }
 
 #[test]
+fn handler_config_has_a_limit_of_its_length() {
+    let def = |bytes: usize| NotifyDef::new("a").handler_config("x".repeat(bytes));
+    assert!(def(65_535).policy().is_ok());
+    let problem = def(65_536).policy().unwrap_err().remove(0).to_string();
+    let expected = "handler_config = \"…\": expected a text of at most 65535 bytes; it has 65536 bytes";
+    assert_eq!(problem, expected);
+}
+
+#[test]
 fn a_wrong_duration_is_reported_with_its_place() {
     for (text, expected) in [
         ("soon", "a duration such as `30s` or `1h 30m`"),
