@@ -1,4 +1,5 @@
-//! The published packages: each has all files that its sources include, and depends only on published crates.
+//! The published packages: each has all files that its sources include, depends only on published crates, and sets no feature that changes programs of
+//! users.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -163,4 +164,26 @@ fn the_packed_files_are_those_of_the_repository() {
     let front = format!("solid-notify-{}", published["solid-notify"]["version"].as_str().unwrap());
     let readme = target.path().join(front).join("README.md");
     assert_eq!(fs::read(readme).unwrap(), fs::read(root().join("README.md")).unwrap());
+}
+
+/// The features of a dependency are united into the programs of users, where `arbitrary_precision` would change how every `serde_json::Value` reads
+/// its numbers.
+#[test]
+fn no_package_makes_serde_json_keep_all_digits() {
+    let version = Command::new("rustc").arg("-vV").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
+    let arguments = ["metadata", "--all-features", "--format-version", "1", "--filter-platform", host];
+    let metadata: Value = serde_json::from_str(&cargo(&arguments)).unwrap();
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap().iter();
+    let of_serde_json: Vec<_> = nodes.filter(|node| node["id"].as_str().unwrap().contains("#serde_json@")).collect();
+    assert!(!of_serde_json.is_empty());
+    for node in of_serde_json {
+        let features = node["features"].as_array().unwrap();
+        assert!(
+            !features.is_empty() && !features.contains(&"arbitrary_precision".into()),
+            "{}: {features:?}",
+            node["id"]
+        );
+    }
 }
