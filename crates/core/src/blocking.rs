@@ -1,9 +1,10 @@
 //! [`Blocking`]: calls that may block a thread for long, such as the opening of a file on a dead network mount, or much computing. Each definition
-//! has a few at a time, so that one whose calls hang leaves the threads to the others.
+//! has a few at a time, so that one whose calls hang leaves the threads to the others. All that compute have half of the processors.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
+use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -11,24 +12,38 @@ use tokio::task::spawn_blocking;
 
 /// How many calls of a definition that wait for files and names run at the same time. The runtime has 512 threads for all of them.
 const WAITING: usize = 4;
-/// How many that compute: one, which leaves the other processors to other work.
+/// How many that compute.
 const COMPUTING: usize = 1;
+/// How many more wait for that, of those that can come again later.
+const IN_LINE: usize = 3;
 
-/// The blocking calls of a process, of one kind.
+/// The places of all calls of the process that compute. A definition waits for one at a time, so they get them in turn.
+static PROCESSORS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let half = available_parallelism().map_or(1, usize::from) / 2;
+    Arc::new(Semaphore::new(half.max(1)))
+});
+
+/// The blocking calls of a store's engine, of one kind.
 pub struct Blocking {
     of_a_definition: usize,
     places: Mutex<HashMap<String, Weak<Semaphore>>>,
+    /// The places of all definitions; `None`: as many as they want.
+    of_all: Option<Arc<Semaphore>>,
 }
 
 impl Blocking {
     /// Returns the calls that wait.
     pub fn waiting() -> Self {
-        Self { of_a_definition: WAITING, places: Mutex::default() }
+        Self { of_a_definition: WAITING, places: Mutex::default(), of_all: None }
     }
 
     /// Returns the calls that compute.
     pub fn computing() -> Self {
-        Self { of_a_definition: COMPUTING, places: Mutex::default() }
+        Self::computing_on(Arc::clone(&PROCESSORS))
+    }
+
+    fn computing_on(processors: Arc<Semaphore>) -> Self {
+        Self { of_a_definition: COMPUTING, places: Mutex::default(), of_all: Some(processors) }
     }
 
     /// Runs `work` on a thread that may block, when there is a place for a call of this definition. A caller that stops waiting leaves a call that has
@@ -41,9 +56,35 @@ impl Blocking {
         definition: &str,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let place = self.places(definition).acquire_owned().await.map_err(io::Error::other)?;
+        self.run_at(self.places(definition), work).await
+    }
+
+    /// As [`Self::run`], if few calls of this definition wait for a place. `None`: it would take long, and the caller can come again later.
+    pub async fn run_soon<T: Send + 'static>(
+        &self,
+        definition: &str,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Option<io::Result<T>> {
+        let places = self.places(definition);
+        // Each call has one of them, from its beginning to its end.
+        if Arc::strong_count(&places) > self.of_a_definition + IN_LINE {
+            return None;
+        }
+        Some(self.run_at(places, work).await)
+    }
+
+    async fn run_at<T: Send + 'static>(
+        &self,
+        places: Arc<Semaphore>,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let place = places.acquire_owned().await.map_err(io::Error::other)?;
+        let of_all = match &self.of_all {
+            Some(of_all) => Some(Arc::clone(of_all).acquire_owned().await.map_err(io::Error::other)?),
+            None => None,
+        };
         let call = move || {
-            let _place = place;
+            let _places = (place, of_all);
             work()
         };
         spawn_blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -65,6 +106,8 @@ impl Blocking {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
+
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -99,5 +142,58 @@ mod tests {
         for call in calls.drain(1..) {
             call.await.unwrap().unwrap();
         }
+    }
+
+    /// Starts calls that note their definition when they begin. The first one runs until its end is sent, and notes that.
+    async fn calls(
+        blocking: &Arc<Blocking>,
+        definitions: &[&'static str],
+    ) -> (Sender<()>, Arc<Mutex<Vec<&'static str>>>, JoinSet<()>) {
+        let (end, ends) = channel::<()>();
+        let (mut ends, order, mut calls) = (Some(ends), Arc::<Mutex<Vec<_>>>::default(), JoinSet::new());
+        for (number, definition) in definitions.iter().copied().enumerate() {
+            let (its, order, ends) = (Arc::clone(blocking), Arc::clone(&order), ends.take());
+            calls.spawn(async move {
+                let work = move || {
+                    order.lock().push(definition);
+                    if let Some(ends) = ends {
+                        let _ = ends.recv();
+                        order.lock().push("end");
+                    }
+                    Ok(())
+                };
+                its.run(definition, work).await.unwrap();
+            });
+            // Until it waits.
+            let same = definitions[..=number].iter().filter(|other| **other == definition).count();
+            while Arc::strong_count(&blocking.places(definition)) < same + 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        (end, order, calls)
+    }
+
+    #[tokio::test]
+    async fn definitions_that_compute_share_the_processors_in_turn() {
+        let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
+        let (end, order, calls) = calls(&blocking, &["a", "a", "a", "b", "c", "b"]).await;
+        // Time for those that do not wait.
+        for _ in 0..20 {
+            spawn_blocking(|| ()).await.unwrap();
+        }
+        end.send(()).unwrap();
+        calls.join_all().await;
+        assert_eq!(*order.lock(), ["a", "end", "b", "c", "a", "b", "a"]);
+        assert!((1..=available_parallelism().unwrap().get()).contains(&PROCESSORS.available_permits()));
+    }
+
+    #[tokio::test]
+    async fn call_that_can_come_again_waits_behind_few() {
+        let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
+        let (end, _, calls) = calls(&blocking, &["a"; COMPUTING + IN_LINE]).await;
+        assert!(blocking.run_soon("a", || Ok(7)).await.is_none());
+        end.send(()).unwrap();
+        calls.join_all().await;
+        assert_eq!(blocking.run_soon("a", || Ok(7)).await.unwrap().unwrap(), 7);
     }
 }

@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use crate::blocking::Blocking;
 use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
-use crate::definition::{InForce, NotifyDef, Problem, in_force};
+use crate::definition::{Budget, InForce, NotifyDef, Problem, in_force, quickly};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
+use crate::notice::NoticeRecord;
 use crate::secret::{Destination, SecretError, SecretRef, SecretRules, SecretString};
 use crate::store::Stores;
 use crate::token::{AckToken, TokenKeys};
@@ -97,6 +98,8 @@ impl Engine {
     pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
         let mut problems = def.policy().err().unwrap_or_default();
         let check = self.config_checks.read().get(def.handler_name()).cloned();
+        let is_read = !problems.iter().any(|problem| problem.column == "handler_config");
+        let check = check.filter(|_| is_read);
         if let Some(Err(problem)) = check.map(|check| check(def.handler_config.as_deref())) {
             // Without the value, which may contain a secret in the wrong place.
             problems.push(Problem::new("handler_config", "…", format!("what its handler accepts: {problem}")));
@@ -224,6 +227,22 @@ impl Engine {
         let read = move || allowed.iter().map(|(one, allowing)| rules.read(one, allowing)).collect();
         let result = self.blocking.run(definition, move || Ok(read())).await;
         result.unwrap_or_else(|error| first.map_or(Ok(Vec::new()), |first| Err(first.failed(error))))
+    }
+
+    /// Returns a record as people see it, by the row of its definition. What takes long is done on a thread that may block.
+    pub(crate) async fn for_people(&self, record: NoticeRecord, definition: Option<&NotifyDef>) -> NoticeRecord {
+        let Some(row) = definition.filter(|row| row.mask.is_some()).cloned() else {
+            return record.for_people(definition);
+        };
+        let (name, record) = (row.name.clone(), Arc::new(record));
+        let of_all = Arc::clone(&record);
+        let work = move |budget: &mut Budget| of_all.for_people_within(Some(&row), budget);
+        if let Some(shown) = quickly(&work) {
+            return shown;
+        }
+        let shown = self.computing.run(&name, move || Ok(work(&mut Budget::default()))).await;
+        // After a panic, which the log has, everything is hidden.
+        shown.unwrap_or_else(|_| record.for_people_within(None, &mut Budget::default()))
     }
 
     /// Returns what runs calls that may block a thread, because they wait.

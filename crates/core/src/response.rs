@@ -74,11 +74,9 @@ impl Response {
         self.status.parse().ok()
     }
 
-    /// Replaces both texts by what people see of them.
-    #[must_use]
-    pub(crate) fn shown(self, status: impl FnOnce(String) -> String, body: impl FnOnce(String) -> String) -> Self {
-        let body = self.body.map(|text| clean_text(&body(text), RESPONSE_BODY_LIMIT));
-        Self { status: status(self.status), body }
+    /// Returns a response of what people see of the texts of another one.
+    pub(crate) fn shown(status: String, body: Option<String>) -> Self {
+        Self { status, body: body.map(|text| clean_text(&text, RESPONSE_BODY_LIMIT)) }
     }
 }
 

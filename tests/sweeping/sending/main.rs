@@ -9,6 +9,7 @@ mod bulk_acts;
 mod classes;
 mod clocks;
 mod configs;
+mod costly;
 mod definitions;
 mod delivery;
 mod encryption;
@@ -163,6 +164,11 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_passed_on_once,
                 an_edit_of_the_definition_holds_for_its_targets_at_once,
                 a_deleted_target_sends_what_it_has_and_gets_no_more;
+            costly: waiting_for_a_filter_ends_with_the_shutdown,
+                waiting_for_a_filter_ends_with_the_time_out,
+                few_notices_wait_for_a_filter,
+                texts_that_no_thread_searches_are_hidden_as_a_whole,
+                operator_reads_a_costly_mask_off_the_runtime;
             target_parts: a_large_notice_is_passed_on_in_parts_once_to_each,
                 begun_parts_go_on_with_their_targets_when_some_are_deleted;
             test_sends: handlers_see_the_mark_of_a_test_in_each_attempt,

@@ -1,15 +1,13 @@
-//! [`Mask`]: the parts of a parameter that people must not see (the column `mask`), and the texts that people see instead.
+//! [`Mask`]: the parts of a parameter that people must not see (the column `mask`).
 //!
 //! Masked values are replaced in the text, so that whatever is not masked keeps its bytes: digits of amounts, the order of members, blanks.
-//! Which ways out lead to people is decided by their callers; see `docs/decisions/0108-people-see-masked-parameters.md`.
+//! What people see of the other texts of a notice is left to `masking.rs`.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::NotifyDef;
-use super::spelled::replaced;
-use crate::cipher::{ENCRYPTED, is_encrypted};
-use crate::notice::{NoticeRecord, Response};
-use crate::path::{Budget, Kind, STEPS, Tree, Unjudged, decoded};
+use crate::path::{Budget, Kind, Tree, Unjudged, decoded};
 
 /// What people see instead of a masked value.
 pub const MASKED: &str = "***";
@@ -112,53 +110,28 @@ impl Mask {
     /// Returns the parameter as people see it: [`MASKED`] instead of each masked value, the rest as stored. A parameter that cannot
     /// be read, or for which finding the values takes too many steps, is masked as a whole.
     pub fn masked(&self, param: &str) -> String {
-        self.apply(param).map_or_else(|| format!("\"{MASKED}\""), |(shown, _)| shown)
+        self.apply(param, &mut Budget::default()).map_or_else(|_| format!("\"{MASKED}\""), |(shown, _)| shown)
     }
 
-    /// Returns a text, such as the message of an error, without the masked values of `param`: texts and numbers of at least three
-    /// characters, also where the text spells them with other escapes of JSON (`\u00e9`, `\/`). If the parameter cannot be read, or
-    /// finding the values takes too many steps, nothing of the text is left.
-    pub fn without_values_of(&self, param: &str, text: String) -> String {
-        // Each value is looked for in the whole text.
-        let steps = |values: &[String]| values.len() as u64 * (1 + text.len() as u64 / 16);
-        let values = self.apply(param).map(|(_, values)| values).filter(|values| steps(values) <= STEPS);
-        values.map_or_else(|| MASKED.to_owned(), |values| replaced(&text, &values, MASKED))
-    }
-
-    /// Returns a response as people see it. It may repeat the parameter, so a body that is a JSON object or array is masked like a
-    /// parameter and has none of the masked values of `param`; of another body nothing is left. The number of an HTTP status stays;
-    /// another status has none of the masked values.
-    pub fn masked_response(&self, param: &str, response: Response) -> Response {
-        let status = |text: String| if is_http(&text) { text } else { self.without_values_of(param, text) };
-        let body = |text: String| match self.apply(&text).filter(|_| text.trim_start().starts_with(['{', '['])) {
-            Some((shown, _)) => self.without_values_of(param, shown),
-            None => MASKED.to_owned(),
-        };
-        response.shown(status, body)
-    }
-
-    /// Returns the masked parameter, and the texts and numbers that were masked.
-    fn apply(&self, param: &str) -> Option<(String, Vec<String>)> {
-        self.apply_within(param, &mut Budget::new()).ok()
-    }
-
-    pub(super) fn apply_within(&self, param: &str, budget: &mut Budget) -> Result<(String, Vec<String>), Unjudged> {
+    /// Returns the masked parameter, and the texts and numbers that were masked; `None`: they are too many.
+    pub(super) fn apply(
+        &self,
+        param: &str,
+        budget: &mut Budget,
+    ) -> Result<(String, Option<BTreeSet<String>>), Unjudged> {
         let tree = Tree::read(param, budget)?;
         let (mut states, mut masked) = (States::new(), Vec::new());
         (0..self.0.len()).for_each(|path| self.reach((path, 0), &mut states));
         self.find(&tree, 0, &states, budget, &mut masked)?;
-        let (mut shown, mut end, mut values) = (String::with_capacity(param.len()), 0, Vec::new());
-        for node in masked {
-            let place = tree.place(node);
+        let (mut shown, mut end) = (String::with_capacity(param.len()), 0);
+        for node in &masked {
+            let place = tree.place(*node);
             shown.push_str(&param[end..place.start]);
             shown.push_str(&format!("\"{MASKED}\""));
             end = place.end;
-            tree.with_all_below(node).for_each(|node| collect(&tree, node, &mut values));
         }
         shown.push_str(&param[end..]);
-        values.sort_unstable();
-        values.dedup();
-        Ok((shown, values))
+        Ok((shown, values(&tree, &masked, budget).ok()))
     }
 
     /// Adds a state, and behind [`Step::Anywhere`] what follows.
@@ -211,87 +184,34 @@ impl Mask {
 type State = (usize, usize);
 type States = Vec<State>;
 
-/// Adds a text or a number of a masked value, as it stands in JSON and as it is.
-fn collect(tree: &Tree<'_>, node: u32, values: &mut Vec<String>) {
+/// Returns the texts and numbers at and below these places, as they stand in JSON and as they are.
+fn values(tree: &Tree<'_>, places: &[u32], budget: &mut Budget) -> Result<BTreeSet<String>, Unjudged> {
+    let mut values = BTreeSet::new();
     let mut add = |text: &str| {
         if text.chars().count() >= SHORTEST {
-            values.push(text.to_owned());
+            values.insert(text.to_owned());
         }
     };
-    match tree.kind(node) {
-        Kind::Text => {
-            let raw = tree.raw_text(node);
-            add(raw);
-            add(&String::from_utf8_lossy(&decoded(raw)));
+    for node in places.iter().flat_map(|place| tree.with_all_below(*place)) {
+        // A new one is put in its place among the others, and takes memory.
+        budget.spend(8)?;
+        budget.spend_bytes(tree.written(node).len())?;
+        match tree.kind(node) {
+            Kind::Text => {
+                let raw = tree.raw_text(node);
+                add(raw);
+                add(&String::from_utf8_lossy(&decoded(raw)));
+            }
+            Kind::Number => add(tree.written(node)),
+            Kind::Null | Kind::False | Kind::True | Kind::Array | Kind::Object => {}
         }
-        Kind::Number => add(tree.written(node)),
-        Kind::Null | Kind::False | Kind::True | Kind::Array | Kind::Object => {}
     }
-}
-
-/// Returns true for the number of an HTTP status.
-fn is_http(status: &str) -> bool {
-    status.parse::<u16>().is_ok_and(|number| (100..600).contains(&number))
+    Ok(values)
 }
 
 impl NotifyDef {
     /// Returns the mask of the row; `None`: nothing is masked.
     pub(crate) fn parsed_mask(&self) -> Option<Result<Mask, String>> {
         self.mask.as_deref().filter(|text| !text.trim().is_empty()).map(str::parse)
-    }
-
-    /// Returns a parameter of one of its notices as people see it: [`ENCRYPTED`] instead of one that is still encrypted. If the column
-    /// `mask` is invalid, nothing of it is shown.
-    pub fn masked(&self, param: &str) -> String {
-        match self.parsed_mask() {
-            _ if is_encrypted(param) => format!("\"{ENCRYPTED}\""),
-            None => param.to_owned(),
-            Some(Ok(mask)) => mask.masked(param),
-            Some(Err(_)) => format!("\"{MASKED}\""),
-        }
-    }
-}
-
-impl NoticeRecord {
-    /// Returns the record as people see it, by the row of its definition as it is now: the parameter and the responses masked, and the
-    /// description, the errors and the reason without the masked values. Without the row nothing of the parameter is shown, and nothing of
-    /// one that is still encrypted, because this process has no cipher or not its key.
-    #[must_use]
-    pub fn for_people(mut self, definition: Option<&NotifyDef>) -> Self {
-        if is_encrypted(&self.param) {
-            if definition.and_then(NotifyDef::parsed_mask).is_some() {
-                // The texts of the handler were stored without any value of the parameter; this one may be the application's.
-                self.description = self.description.map(|_| MASKED.to_owned());
-            }
-            self.param = format!("\"{ENCRYPTED}\"");
-            return self;
-        }
-        let mask = match definition.map(NotifyDef::parsed_mask) {
-            Some(None) => return self,
-            Some(Some(mask)) => mask.ok(),
-            None => None,
-        };
-        let of_attempts = self.errors.iter_mut().filter_map(|error| error.response.as_mut());
-        for response in of_attempts.chain(self.response.iter_mut().map(|last| &mut last.response)) {
-            let stored = response.clone();
-            *response = match &mask {
-                Some(mask) => mask.masked_response(&self.param, stored),
-                None => stored.shown(|status| status, |_| MASKED.to_owned()),
-            };
-        }
-        if let Some(mask) = &mask {
-            let shown = |text: &mut String| *text = mask.without_values_of(&self.param, std::mem::take(text));
-            self.description.iter_mut().for_each(shown);
-            self.end_reason.iter_mut().for_each(shown);
-            self.errors.iter_mut().for_each(|error| shown(&mut error.message));
-        } else {
-            // An invalid mask, or no row: what it would hide is unknown.
-            let hide = |text: &mut String| MASKED.clone_into(text);
-            self.description.iter_mut().for_each(hide);
-            self.end_reason.iter_mut().for_each(hide);
-            self.errors.iter_mut().for_each(|error| hide(&mut error.message));
-        }
-        self.param = definition.map_or_else(|| format!("\"{MASKED}\""), |row| row.masked(&self.param));
-        self
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use chrono::DateTime;
 
-use super::{Mask, NotifyDef};
+use super::{Mask, Masking, NotifyDef};
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, LastResponse, NoticeRecord, Response, Status};
-use crate::path::{Budget, STEPS};
+use crate::path::{Budget, STEPS, quickly};
 
 fn masked(paths: &[&str], param: &str) -> String {
     serde_json::to_string(paths).unwrap().parse::<Mask>().unwrap().masked(param)
@@ -53,11 +53,20 @@ fn a_parameter_that_cannot_be_read_is_masked_as_a_whole() {
     }
 }
 
+/// Returns a text as people see it.
+fn text(mask: &Mask, param: &str, text: &str) -> String {
+    Masking::new(Some(mask), param, &mut Budget::default()).text(text)
+}
+
+fn response(mask: &Mask, param: &str, response: &Response) -> Response {
+    Masking::new(Some(mask), param, &mut Budget::default()).response(response)
+}
+
 /// Applies a mask; also returns the steps.
 fn steps(paths: &[&str], param: &str) -> (Option<String>, u64) {
     let mask: Mask = serde_json::to_string(paths).unwrap().parse().unwrap();
-    let mut budget = Budget::new();
-    (mask.apply_within(param, &mut budget).ok().map(|(shown, _)| shown), budget.used())
+    let mut budget = Budget::default();
+    (mask.apply(param, &mut budget).ok().map(|(shown, _)| shown), budget.used())
 }
 
 #[test]
@@ -80,23 +89,53 @@ fn beyond_the_budget_the_whole_parameter_is_hidden() {
     assert_eq!(steps(&paths, &param), (None, STEPS));
     assert_eq!(masked(&paths, &param), r#""***""#);
     let mask: Mask = serde_json::to_string(&paths).unwrap().parse().unwrap();
-    assert_eq!(mask.without_values_of(&param, "refused".to_owned()), "***");
+    assert_eq!(text(&mask, &param, "refused"), "***");
     // Nothing is left of a text in which too many values would have to be found.
     let mask: Mask = r#"["$"]"#.parse().unwrap();
     let values = serde_json::json!((1000..5000).collect::<Vec<_>>()).to_string();
-    assert_eq!(mask.without_values_of(&values, "pin 4711".to_owned()), "pin ***");
-    assert_eq!(mask.without_values_of(&values, "x".repeat(20_000)), "***");
+    assert_eq!(text(&mask, &values, "pin 4711"), "pin ***");
+    assert_eq!(text(&mask, &values, &"x".repeat(20_000)), "***");
+}
+
+#[test]
+fn everything_of_one_notice_has_one_budget() {
+    let param = format!(r#"{{"pin":"4711","all":[{}]}}"#, vec!["1234"; 400_000].join(","));
+    let mask: Mask = r#"["$.pin","$.all"]"#.parse().unwrap();
+    let mut budget = Budget::default();
+    let mut masking = Masking::new(Some(&mask), &param, &mut budget);
+    assert_eq!(masking.param(), r#"{"pin":"***","all":"***"}"#, "the parameter is shown");
+    assert_eq!(masking.text("refused"), "***", "the values cost too many steps");
+    let mask: Mask = r#"["$"]"#.parse().unwrap();
+    let values = serde_json::json!((1000..3000).collect::<Vec<_>>()).to_string();
+    let mut budget = Budget::default();
+    let mut masking = Masking::new(Some(&mask), &values, &mut budget);
+    let texts: Vec<_> = (0..40).map(|_| masking.text(&"x".repeat(1000))).collect();
+    assert!(texts[0].starts_with('x') && texts[39] == "***");
+    assert_eq!(masking.param(), r#""***""#);
+    assert_eq!(budget.left(), 0);
+}
+
+#[test]
+fn what_takes_long_is_not_masked_quickly() {
+    let mask: Mask = r#"["$.a"]"#.parse().unwrap();
+    let quickly = |param: &str, told: &str| quickly(|budget| Masking::new(Some(&mask), param, budget).text(told));
+    assert_eq!(quickly(r#"{"a":"4711"}"#, "no 4711"), Some("no ***".to_owned()));
+    assert_eq!(quickly(&format!(r#"{{"a":"4711","b":"{}"}}"#, "x".repeat(1 << 20)), "no 4711"), None, "its length");
+    let values = serde_json::json!({ "a": (1000..1200).collect::<Vec<_>>() }).to_string();
+    assert_eq!(quickly(&values, &"x".repeat(10_000)), None, "each value is looked for");
+    assert_eq!(quickly(r#"{"a":"111"}"#, &"111".repeat(20_000)), None, "each found value is replaced");
+    assert_eq!(quickly("[", "no"), Some("***".to_owned()));
 }
 
 #[test]
 fn texts_lose_the_masked_values() {
     let mask: Mask = r#"["$.card", "$.pin"]"#.parse().unwrap();
     let param = r#"{"card":{"number":"4111 1111","cvv":987,"note":"a\"b"},"pin":"12","name":"Ada"}"#;
-    let told = |text: &str| mask.without_values_of(param, text.to_owned());
+    let told = |told: &str| text(&mask, param, told);
     assert_eq!(told("Ada: card 4111 1111 (987) refused"), "Ada: card *** (***) refused");
     assert_eq!(told(r#"a"b, or "a\"b""#), r#"***, or "***""#);
     assert_eq!(told("12 tries"), "12 tries", "a value of two characters is found in any text");
-    assert_eq!(mask.without_values_of("{", "card 4111".to_owned()), "***");
+    assert_eq!(text(&mask, "{", "card 4111"), "***");
 }
 
 #[test]
@@ -176,7 +215,7 @@ proptest::proptest! {
 fn a_json_response_is_masked_like_a_parameter_and_another_as_a_whole() {
     let mask: Mask = r#"["$.card"]"#.parse().unwrap();
     let param = r#"{"card":"4111222","amount":5}"#;
-    let shown = |status: &str, body: &str| mask.masked_response(param, Response::new(status).body(body)).to_string();
+    let shown = |status: &str, body: &str| response(&mask, param, &Response::new(status).body(body)).to_string();
     assert_eq!(
         shown("422", r#"{"card":"x","echo":"card 4111222","amount":5}"#),
         r#"422: {"card":"***","echo":"card ***","amount":5}"#
@@ -185,9 +224,9 @@ fn a_json_response_is_masked_like_a_parameter_and_another_as_a_whole() {
         assert_eq!(shown("422", body), "422: ***", "{body}");
     }
     assert_eq!(shown("NO_4111222", "[]"), "NO_***: []");
-    let without = mask.masked_response(param, Response::new(204));
+    let without = response(&mask, param, &Response::new(204));
     assert_eq!(without.body_text(), None);
-    let unreadable = mask.masked_response("{", Response::new("CODE").body("[1]"));
+    let unreadable = response(&mask, "{", &Response::new("CODE").body("[1]"));
     assert_eq!(unreadable.to_string(), "***: ***", "nothing is known of the values to hide");
 }
 
@@ -202,10 +241,10 @@ fn a_response_that_spells_a_masked_value_with_other_escapes_is_masked() {
         r#"{\"name\":\"Jos\\u00e9 \\\"Pepe\\\" a\\/b\"}"#,
     ] {
         let body = format!(r#"{{"echo":"{echo}","ok":false}}"#);
-        let shown = mask.masked_response(param, Response::new(422).body(&body)).body_text().unwrap().to_owned();
+        let shown = response(&mask, param, &Response::new(422).body(&body)).body_text().unwrap().to_owned();
         assert!(!shown.contains("Jos") && !shown.contains("Pepe") && shown.contains("***"), "{body}: {shown}");
         assert!(serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{shown}");
-        let message = mask.without_values_of(param, format!("refused: {body}"));
+        let message = text(&mask, param, &format!("refused: {body}"));
         assert_eq!(message, format!("refused: {shown}"));
     }
 }

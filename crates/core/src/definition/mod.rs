@@ -13,6 +13,7 @@ mod list;
 mod mask;
 #[cfg(test)]
 mod mask_tests;
+mod masking;
 mod older;
 mod policy;
 #[cfg(test)]
@@ -33,7 +34,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
-pub use crate::path::Unjudged;
+pub use crate::path::{Budget, Unjudged, quickly};
 pub use crate::retry::duration::FOREVER;
 pub use crate::secret::{
     ExposeSecret, SecretError, SecretRef, SecretRule, SecretRules, SecretString, WrongSecretPattern,
@@ -45,6 +46,7 @@ pub(crate) use in_force::inheriting;
 pub use in_force::{InForce, in_force};
 pub use list::Definitions;
 pub use mask::{MASKED, Mask};
+pub use masking::Masking;
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};

@@ -2,19 +2,30 @@
 //!
 //! Which values must not be seen is left to `mask.rs`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+use crate::path::{Budget, Unjudged};
 
 /// How often a text is read as JSON text within JSON text. Each time doubles the backslashes of an escape.
 const NESTED: usize = 4;
 
 /// Returns a text with `instead` in the place of each of these values, in any spelling. Values that overlap are replaced together.
-pub(super) fn replaced(text: &str, values: &[String], instead: &str) -> String {
-    let mut found: Vec<Range<usize>> = values.iter().flat_map(|value| places(text, value)).collect();
+///
+/// # Errors
+/// [`Unjudged`], if the search takes more steps than the budget has.
+pub(super) fn replaced(
+    text: &str,
+    values: &BTreeSet<String>,
+    instead: &str,
+    budget: &mut Budget,
+) -> Result<String, Unjudged> {
+    let mut found = places(text, values, budget)?;
     let mut read = Read::of(text, |at| at);
     for _ in 0..NESTED {
         let Some(Read { text, origins }) = read else { break };
-        let places = values.iter().flat_map(|value| places(&text, value));
-        found.extend(places.map(|place| origins[place.start]..origins[place.end]));
+        let places = places(&text, values, budget)?;
+        found.extend(places.into_iter().map(|place| origins[place.start]..origins[place.end]));
         read = Read::of(&text, |at| origins[at]);
     }
     found.sort_unstable_by_key(|place| place.start);
@@ -27,11 +38,20 @@ pub(super) fn replaced(text: &str, values: &[String], instead: &str) -> String {
         end = end.max(place.end);
     }
     shown.push_str(&text[end..]);
-    shown
+    Ok(shown)
 }
 
-fn places(text: &str, value: &str) -> impl Iterator<Item = Range<usize>> {
-    text.match_indices(value).map(|(at, found)| at..at + found.len())
+/// Returns where a text has these values. Each value costs a reading of the text, and so does the reading of its escapes.
+fn places(text: &str, values: &BTreeSet<String>, budget: &mut Budget) -> Result<Vec<Range<usize>>, Unjudged> {
+    let mut places = Vec::new();
+    budget.spend_bytes(text.len())?;
+    for value in values {
+        budget.spend_bytes(if value.len() > text.len() { 0 } else { 2 * text.len() })?;
+        let before = places.len();
+        places.extend(text.match_indices(value.as_str()).map(|(at, found)| at..at + found.len()));
+        budget.spend(4 * (places.len() - before) as u64)?;
+    }
+    Ok(places)
 }
 
 /// A text without its escapes.
@@ -93,7 +113,8 @@ mod tests {
     use super::*;
 
     fn without(text: &str, values: &[&str]) -> String {
-        replaced(text, &values.iter().map(ToString::to_string).collect::<Vec<_>>(), "*")
+        let values = values.iter().map(ToString::to_string).collect();
+        replaced(text, &values, "*", &mut Budget::default()).unwrap()
     }
 
     #[test]

@@ -4,15 +4,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::NotifyDef;
-use crate::path::{Budget, DEEPEST, Logical, Tree, Unjudged, filter, holds};
+use crate::path::{Budget, DEEPEST, Logical, QUICK, STEPS, Tree, Unjudged, filter, holds};
 
 /// The longest filter, in bytes.
 const LONGEST: usize = 2000;
-
-/// The steps of an evaluation that holds up no thread.
-const QUICK: u64 = 50_000;
 
 const EXPECTED: &str = "a filter expression of JSONPath (RFC 9535) in which `@` is the parameter, such as `@.amount > 100 && @.country == 'DE'`";
 
@@ -55,19 +53,43 @@ impl TargetFilter {
     /// # Errors
     /// [`Unjudged`], if that takes more steps than one evaluation may take, or the parameter is too long, too deep or not JSON.
     pub fn judge(&self, param: &str) -> Result<bool, Unjudged> {
-        self.judge_within(param, &mut Budget::new())
+        let mut budget = Budget::default();
+        holds(&self.filter, &Tree::read(param, &mut budget)?, &mut budget)
     }
 
-    /// As [`Self::judge`] where that takes some milliseconds at most; `None`: it belongs on a thread that may block.
-    pub fn judge_quickly(&self, param: &str) -> Option<Result<bool, Unjudged>> {
-        match self.judge_within(param, &mut Budget::of(QUICK)) {
+    /// Returns for the first of these filters whether they let a parameter through: for those that can be judged in some milliseconds together.
+    pub fn judge_quickly(filters: &[Arc<Self>], param: &str) -> Vec<Result<bool, Unjudged>> {
+        let mut budget = Budget::of(QUICK);
+        let tree = match Tree::read(param, &mut budget) {
+            Ok(tree) => tree,
+            Err(Unjudged::TooManySteps { .. }) => return Vec::new(),
+            Err(unjudged) => return vec![Err(unjudged); filters.len()],
+        };
+        let judge = |filter: &Arc<Self>| match holds(&filter.filter, &tree, &mut budget) {
             Err(Unjudged::TooManySteps { .. }) => None,
             judged => Some(judged),
-        }
+        };
+        filters.iter().map_while(judge).collect()
     }
 
-    fn judge_within(&self, param: &str, budget: &mut Budget) -> Result<bool, Unjudged> {
-        holds(&self.filter, &Tree::read(param, budget)?, budget)
+    /// The same where that may take a processor for as long as one evaluation, at most twice: for at least one of them.
+    pub fn judge_some(filters: &[Arc<Self>], param: &str) -> Vec<Result<bool, Unjudged>> {
+        let mut reading = Budget::default();
+        let tree = match Tree::read(param, &mut reading) {
+            Ok(tree) => tree,
+            Err(unjudged) => return vec![Err(unjudged); filters.len()],
+        };
+        let (mut judged, mut used) = (Vec::new(), STEPS - reading.left());
+        for filter in filters {
+            // As if it were judged by itself.
+            let mut budget = Budget::of(reading.left());
+            judged.push(holds(&filter.filter, &tree, &mut budget));
+            used += reading.left() - budget.left();
+            if used >= STEPS {
+                break;
+            }
+        }
+        judged
     }
 }
 

@@ -109,10 +109,37 @@ fn text_that_is_no_expression_is_refused() {
 
 #[test]
 fn what_takes_long_is_not_judged_quickly() {
-    let costly: TargetFilter = "count(@..*..*) > 1".parse().unwrap();
-    let param = format!("[{}0]", "[[0]],".repeat(20_000));
-    assert_eq!(costly.judge_quickly(&param), None);
+    let costly: Arc<TargetFilter> = Arc::new("count(@..*..*) > 1".parse().unwrap());
+    let quickly = |param: &str| TargetFilter::judge_quickly(std::slice::from_ref(&costly), param);
+    let param = format!("[{}0]", "[[0]],".repeat(8_000));
+    assert_eq!(quickly(&param), []);
     assert_eq!(costly.judge(&param), Ok(true));
-    assert_eq!(costly.judge_quickly("[[[0]]]"), Some(Ok(true)));
-    assert!(matches!(costly.judge_quickly("["), Some(Err(Unjudged::NotJson { .. }))));
+    assert_eq!(quickly("[[[0]]]"), [Ok(true)]);
+    assert!(matches!(quickly("[")[..], [Err(Unjudged::NotJson { .. })]));
+    // Its steps are few but for its length.
+    assert_eq!(quickly(&format!("\"{}\"", "x".repeat(1 << 20))), []);
+}
+
+#[test]
+fn filters_of_a_notice_share_the_steps_that_hold_up_no_thread() {
+    let filters: Vec<Arc<TargetFilter>> =
+        (0..1000).map(|n| Arc::new(format!("@[{n}] == 0 || count(@.*) > 1").parse().unwrap())).collect();
+    let param = |count: usize| format!("[{}1]", "1,".repeat(count));
+    assert_eq!(TargetFilter::judge_quickly(&filters, &param(3)), vec![Ok(true); 1000]);
+    let judged = TargetFilter::judge_quickly(&filters, &param(1000));
+    assert!((10..50).contains(&judged.len()), "{}", judged.len());
+    // The rest takes a thread for one evaluation at a time.
+    let portion = TargetFilter::judge_some(&filters, &param(10_000));
+    assert!((100..500).contains(&portion.len()), "{}", portion.len());
+    assert_eq!(TargetFilter::judge_some(&filters, &param(100)), vec![Ok(true); 1000]);
+}
+
+#[test]
+fn filters_that_are_judged_together_have_the_steps_of_one_each() {
+    let [costly, other]: [Arc<TargetFilter>; 2] =
+        ["count(@..*..*..*..*..*..*) > 1", "@[0] == 1"].map(|text| Arc::new(text.parse().unwrap()));
+    let param = format!("[1,{}]", vec!["[[[[[[]]]]]]"; 60_000].join(","));
+    let judged = TargetFilter::judge_some(&[Arc::clone(&costly), Arc::clone(&other)], &param);
+    assert!(matches!(judged[..], [Err(Unjudged::TooManySteps { .. })]), "{judged:?}");
+    assert_eq!(TargetFilter::judge_some(&[other, costly], &param).len(), 2);
 }

@@ -59,12 +59,12 @@ impl Operator {
     pub async fn preview(&self, filter: &Filter) -> Result<Preview> {
         filter.check(&filter.statuses, "")?;
         let definitions = self.changeable(filter).await?;
-        let by_class = counts(&*self.stores().browse, &definitions, filter).await?;
+        let by_class = counts(self.outbox.engine(), &definitions, filter).await?;
         let mut total = Counted::default();
         by_class.iter().for_each(|class| total.add(class.count));
         let end = async |newest_first: bool, limit: usize| {
             let parts = parts_of(&definitions, filter, newest_first);
-            merged(&*self.stores().browse, parts, None, limit).await.map(|page| page.notices)
+            merged(self.outbox.engine(), parts, None, limit).await.map(|page| page.notices)
         };
         let (first, last) = (end(false, FIRST).await?, end(true, 1).await?);
         Ok(Preview {
@@ -212,7 +212,7 @@ impl Operator {
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<bool> {
-        let seen = part.page(&*self.stores().browse, limit).await?;
+        let seen = part.page(self.outbox.engine(), limit).await?;
         // Notices that are not changed keep their place in the spread, so that no two steps overlap.
         let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
         let mut notices = Vec::with_capacity(seen.len());

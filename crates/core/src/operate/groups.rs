@@ -85,7 +85,10 @@ impl Operator {
     async fn shown(&self, row: &NotifyDef, stored: StoredGroup) -> Result<ErrorGroup> {
         let masked = match &row.mask {
             // By the row that is already read: the definitions are not read once more for each group.
-            Some(_) => self.outbox.find(stored.example).await?.map(|record| record.for_people(Some(row))),
+            Some(_) => match self.outbox.find(stored.example).await? {
+                Some(record) => Some(self.outbox.engine().for_people(record, Some(row)).await),
+                None => None,
+            },
             None => None,
         };
         let message = match &masked {

@@ -8,11 +8,12 @@ use super::filter::Filter;
 use super::part::Part;
 use crate::add::nearest_name;
 use crate::definition::NotifyDef;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
+use crate::store::Listed;
 use crate::store::Position;
-use crate::store::{BrowseStore, Listed};
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,12 +97,7 @@ struct Reader {
 }
 
 /// Returns the first `limit` notices after `after` of all queue slices. Reads each only as far as necessary.
-pub(super) async fn merged(
-    store: &dyn BrowseStore,
-    parts: Vec<Part>,
-    after: Option<Position>,
-    limit: usize,
-) -> Result<Page> {
+pub(super) async fn merged(engine: &Engine, parts: Vec<Part>, after: Option<Position>, limit: usize) -> Result<Page> {
     let limit = limit.clamp(1, LONGEST_PAGE);
     // One more notice shows whether there is another page.
     let wanted = limit + 1;
@@ -115,7 +111,7 @@ pub(super) async fn merged(
     let mut notices: Vec<Listed> = Vec::new();
     while notices.len() < wanted {
         for reader in readers.iter_mut().filter(|reader| reader.ahead.is_empty()) {
-            reader.ahead = reader.part.next(store, share).await?;
+            reader.ahead = reader.part.next(engine, share).await?;
             reader.ahead.reverse();
         }
         let heads = readers.iter_mut().filter(|reader| !reader.ahead.is_empty());
@@ -133,15 +129,11 @@ pub(super) async fn merged(
 }
 
 /// Counts notices per definition and state, dead letters per class.
-pub(super) async fn counts(
-    store: &dyn BrowseStore,
-    definitions: &[NotifyDef],
-    filter: &Filter,
-) -> Result<Vec<ClassCount>> {
+pub(super) async fn counts(engine: &Engine, definitions: &[NotifyDef], filter: &Filter) -> Result<Vec<ClassCount>> {
     let mut parts = parts_of(definitions, filter, false);
     if filter.class.is_none() && filter.group.is_none() && filter.statuses.contains(&Status::DeadLetter) {
         let def_ids: Vec<i64> = definitions.iter().map(|def| def.id).collect();
-        let classes = store.classes(&def_ids).await?;
+        let classes = engine.stores().browse.classes(&def_ids).await?;
         let (dead, others): (Vec<Part>, Vec<Part>) =
             parts.into_iter().partition(|part| part.slice.status == Status::DeadLetter);
         let by_class = dead.into_iter().flat_map(|part| {
@@ -154,7 +146,7 @@ pub(super) async fn counts(
     for part in parts {
         let (def_id, status, class) = (part.slice.def_id, part.slice.status, part.slice.class.clone());
         let definition = part.definition.clone();
-        let found = part.count(store, Counted::BOUND + 1).await?;
+        let found = part.count(engine, Counted::BOUND + 1).await?;
         if found == 0 {
             continue;
         }

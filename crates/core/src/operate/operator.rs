@@ -167,7 +167,8 @@ impl Operator {
         let definitions = self.outbox.engine().in_force().await?;
         let has_targets = has_targets(&definitions, notice.def_id);
         let definition = definitions.into_iter().find(|def| def.row.id == notice.def_id);
-        let shown = notice.for_people(definition.as_ref().map(|definition| &definition.row));
+        let row = definition.as_ref().map(|definition| &definition.row);
+        let shown = self.outbox.engine().for_people(notice, row).await;
         Ok(Some((shown, definition.map(|followed| Explained { followed, has_targets }))))
     }
 
@@ -182,8 +183,7 @@ impl Operator {
         filter.check(&filter.statuses, "")?;
         let newest_first = filter.statuses.iter().all(|status| status.is_final());
         let definitions = definitions_of(&self.outbox, filter).await?;
-        let mut page =
-            merged(&*self.stores().browse, parts_of(&definitions, filter, newest_first), after, limit).await?;
+        let mut page = merged(self.outbox.engine(), parts_of(&definitions, filter, newest_first), after, limit).await?;
         for notice in &mut page.notices {
             let definition = definitions.iter().find(|definition| definition.id == notice.def_id);
             notice.definition = definition.map(|definition| definition.name.clone()).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Operator {
     pub async fn counts(&self, filter: &Filter) -> Result<Vec<ClassCount>> {
         filter.check(&filter.statuses, "")?;
         let definitions = definitions_of(&self.outbox, filter).await?;
-        counts(&*self.stores().browse, &definitions, filter).await
+        counts(self.outbox.engine(), &definitions, filter).await
     }
 
     /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.

@@ -2,9 +2,10 @@
 
 use super::filter::Filter;
 use crate::definition::NotifyDef;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::notice::Status;
-use crate::store::{BrowseStore, Listed, QueueSlice};
+use crate::store::{Listed, QueueSlice};
 
 /// A queue slice, which is read once from its beginning to its end.
 pub(super) struct Part {
@@ -58,24 +59,24 @@ impl Part {
     }
 
     /// Returns the next notices.
-    pub(super) async fn next(&mut self, store: &dyn BrowseStore, limit: usize) -> Result<Vec<Listed>> {
+    pub(super) async fn next(&mut self, engine: &Engine, limit: usize) -> Result<Vec<Listed>> {
         let mut shown = Vec::new();
         while !self.ended && shown.is_empty() {
-            shown = self.page(store, limit).await?;
+            shown = self.page(engine, limit).await?;
         }
         Ok(shown)
     }
 
     /// Reads the next `limit` notices, and returns those that people may find, perhaps none.
-    pub(super) async fn page(&mut self, store: &dyn BrowseStore, limit: usize) -> Result<Vec<Listed>> {
-        let page = store.list(&self.slice, limit).await?;
+    pub(super) async fn page(&mut self, engine: &Engine, limit: usize) -> Result<Vec<Listed>> {
+        let page = engine.stores().browse.list(&self.slice, limit).await?;
         self.ended = page.len() < limit;
         if let Some(last) = page.last() {
             self.slice.after = Some(last.position.clone());
         }
         let mut shown = Vec::new();
         for notice in page {
-            if self.shows(store, notice.id).await? {
+            if self.shows(engine, notice.id).await? {
                 shown.push(notice);
             }
         }
@@ -83,20 +84,20 @@ impl Part {
     }
 
     /// Returns true if people see the text that is searched for in the notice.
-    async fn shows(&self, store: &dyn BrowseStore, id: i64) -> Result<bool> {
+    async fn shows(&self, engine: &Engine, id: i64) -> Result<bool> {
         let (Some(row), Some(search)) = (&self.masked, &self.slice.only.text) else { return Ok(true) };
-        let notice = store.find(id).await?;
-        Ok(notice.is_some_and(|notice| search.is_in(&notice.for_people(Some(row)))))
+        let Some(notice) = engine.stores().browse.find(id).await? else { return Ok(false) };
+        Ok(search.is_in(&engine.for_people(notice, Some(row)).await))
     }
 
     /// Counts the notices up to `most`.
-    pub(super) async fn count(mut self, store: &dyn BrowseStore, most: usize) -> Result<usize> {
+    pub(super) async fn count(mut self, engine: &Engine, most: usize) -> Result<usize> {
         if self.masked.is_none() {
-            return Ok(store.count(&self.slice, most).await?);
+            return Ok(engine.stores().browse.count(&self.slice, most).await?);
         }
         let mut count = 0;
         while !self.ended && count < most {
-            count += self.next(store, AT_ONCE).await?.len();
+            count += self.next(engine, AT_ONCE).await?.len();
         }
         Ok(count.min(most))
     }

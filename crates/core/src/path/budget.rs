@@ -1,8 +1,10 @@
 //! [`Budget`]: the steps that one evaluation may take. [`Unjudged`]: the limit that it exceeds.
 
 /// The most steps of one evaluation. A value that is read, a child that is looked at and a node that is selected cost a step each, and so do
-/// sixteen bytes of a text or a number; a regular expression costs by its size and that of the text.
+/// sixteen bytes of the parameter, of a text or a number; a regular expression costs by its size and that of the text.
 pub(crate) const STEPS: u64 = 4_000_000;
+/// The most steps of work that holds up no thread: some milliseconds.
+pub(crate) const QUICK: u64 = 50_000;
 /// The longest parameter that is read, in bytes. Places in it fit into 32 bits.
 pub(crate) const LONGEST_PARAM: usize = 16 << 20;
 /// The deepest nesting of a parameter that is read. Parameters that the library adds are less deep.
@@ -84,21 +86,27 @@ impl Unjudged {
 
 /// The steps that are left.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     left: u64,
     /// The byte of the expression that is being evaluated.
     pub(crate) at: usize,
 }
 
-impl Budget {
-    /// Returns the budget of one evaluation.
-    pub(crate) fn new() -> Self {
+impl Default for Budget {
+    fn default() -> Self {
         Self::of(STEPS)
     }
+}
 
-    /// Returns a smaller one.
+impl Budget {
+    /// Returns one of this many steps.
     pub(crate) fn of(steps: u64) -> Self {
         Self { left: steps, at: 0 }
+    }
+
+    /// Returns how many steps are left; none are once one could not be paid.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// Takes steps.
@@ -125,4 +133,11 @@ impl Budget {
     pub(crate) fn used(&self) -> u64 {
         STEPS - self.left
     }
+}
+
+/// Returns what `work` does within the steps that hold up no thread. `None`: it takes more, and belongs on a thread that may block.
+pub fn quickly<T>(work: impl FnOnce(&mut Budget) -> T) -> Option<T> {
+    let mut budget = Budget::of(QUICK);
+    let done = work(&mut budget);
+    (budget.left > 0).then_some(done)
 }

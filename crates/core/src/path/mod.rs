@@ -17,8 +17,8 @@ mod suite_tests;
 mod text;
 mod tree;
 
-pub use budget::Unjudged;
-pub(crate) use budget::{Budget, STEPS};
+pub use budget::{Budget, Unjudged, quickly};
+pub(crate) use budget::{QUICK, STEPS};
 pub(crate) use evaluate::holds;
 pub(crate) use parse::{DEEPEST, filter};
 pub(crate) use query::Logical;

@@ -7,6 +7,9 @@ use super::query::{Comparable, Comparison, Literal, Logical, Matches, PatternSou
 /// The most brackets and parentheses in one another.
 pub(crate) const DEEPEST: usize = 16;
 
+/// The sum of the sizes of the patterns of a filter, in bytes.
+const PATTERNS: usize = 2 << 20;
+
 /// The functions that RFC 9535 defines.
 const FUNCTIONS: &str = "`length`, `count`, `match`, `search` and `value`";
 
@@ -21,7 +24,7 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 
 /// Reads a logical expression, such as `@.amount > 100`.
 pub(crate) fn filter(text: &str) -> Result<Logical> {
-    let mut parser = Parser { cursor: Cursor::new(text), depth: 0 };
+    let mut parser = Parser::new(text);
     parser.cursor.blanks();
     let logical = parser.either()?;
     parser.cursor.blanks();
@@ -34,7 +37,7 @@ pub(crate) fn filter(text: &str) -> Result<Logical> {
 /// Reads a whole query, such as `$.items[0]`.
 #[cfg(test)]
 pub(super) fn query(text: &str) -> Result<Query> {
-    let mut parser = Parser { cursor: Cursor::new(text), depth: 0 };
+    let mut parser = Parser::new(text);
     if !text.starts_with('$') {
         return parser.cursor.expected("`$`");
     }
@@ -48,6 +51,8 @@ pub(super) fn query(text: &str) -> Result<Query> {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     depth: usize,
+    /// How many bytes the patterns that follow may take.
+    patterns: usize,
 }
 
 /// The result of a function, by the types of RFC 9535.
@@ -56,7 +61,11 @@ enum Call {
     Value(Comparable),
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { cursor: Cursor::new(text), depth: 0, patterns: PATTERNS }
+    }
+
     /// Reads what stands in brackets or parentheses.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == DEEPEST {
@@ -218,7 +227,14 @@ impl Parser<'_> {
         let start = self.cursor.at;
         let pattern = match self.comparable()? {
             Comparable::Literal(Literal::Text(pattern)) => match Pattern::compiled(&pattern, whole, &mut |_| Ok(())) {
-                Ok(pattern) => PatternSource::Literal(pattern),
+                Ok(pattern) => {
+                    let Some(left) = self.patterns.checked_sub(pattern.size) else {
+                        let problem = format!("the patterns of a filter compile to at most {PATTERNS} bytes together");
+                        return Cursor::wrong(start, problem);
+                    };
+                    self.patterns = left;
+                    PatternSource::Literal(pattern)
+                }
                 Err(Refused::NoRegex(problem)) => {
                     return Cursor::wrong(
                         start,

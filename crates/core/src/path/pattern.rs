@@ -13,14 +13,17 @@ const LONGEST: usize = 2000;
 /// The slowest patterns that were found take 75 ns for such a step, usual ones less than 1 ns.
 const SIZES: [(usize, u64); 5] = [(2 << 10, 2), (8 << 10, 8), (32 << 10, 32), (128 << 10, 128), (512 << 10, 512)];
 
-/// The memory that the engine may use for states that it has seen.
-const STATES: usize = 1 << 20;
+/// The memory in which the engine keeps states that it has seen, for each pattern and thread: so many times the size of the pattern, within bounds.
+const STATES_OF_SIZE: usize = 8;
+const STATES: (usize, usize) = (64 << 10, 1 << 20);
 
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     regex: Regex,
     /// Steps for each byte of a text.
     pub(super) per_byte: u64,
+    /// The size in bytes that it fits in.
+    pub(super) size: usize,
 }
 
 /// Why a pattern is not compiled.
@@ -64,8 +67,9 @@ fn compiled(pattern: &str, spend: &mut dyn FnMut(u64) -> Result<(), Unjudged>) -
         spend(size as u64 / 4)?;
         // A dot matches neither a carriage return nor a line feed.
         let mut builder = RegexBuilder::new(pattern);
-        match builder.crlf(true).size_limit(size).dfa_size_limit(STATES).build() {
-            Ok(regex) => return Ok(Pattern { regex, per_byte }),
+        let states = (size * STATES_OF_SIZE).clamp(STATES.0, STATES.1);
+        match builder.crlf(true).size_limit(size).dfa_size_limit(states).build() {
+            Ok(regex) => return Ok(Pattern { regex, per_byte, size }),
             Err(regex::Error::CompiledTooBig(_)) => {}
             Err(error) => return Err(Refused::NoRegex(error.to_string())),
         }

@@ -41,6 +41,7 @@ impl<'a> Tree<'a> {
         if text.len() > LONGEST_PARAM {
             return Err(Unjudged::TooLong { bytes: text.len(), limit: LONGEST_PARAM });
         }
+        budget.spend_bytes(text.len())?;
         let mut reader = Reader { bytes: text.as_bytes(), at: 0, nodes: Vec::new(), open: Vec::new(), name: None };
         reader.read(budget)?;
         Ok(Self { text, nodes: reader.nodes })
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Tree<'_>, Unjudged> {
-        Tree::read(text, &mut Budget::new())
+        Tree::read(text, &mut Budget::default())
     }
 
     #[test]

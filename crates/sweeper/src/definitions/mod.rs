@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, names_its_column};
+use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, TargetFilter, names_its_column};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{Authority, DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
@@ -135,6 +135,8 @@ pub(crate) struct Definition {
     pub(crate) readiness: Readiness,
     /// Whether its notices are passed on to targets. No handler gets them.
     pub(crate) has_targets: bool,
+    /// Which notices it gets as a target, also where another column of the row is invalid.
+    pub(crate) filter: Option<Arc<TargetFilter>>,
     /// Why the row is no valid target, if it is none.
     not_a_target: Option<Problem>,
     ticks: Ticks,
@@ -158,6 +160,16 @@ pub(crate) enum Readiness {
     Refused(Policy, String),
 }
 
+impl Readiness {
+    fn policy(&self) -> Option<&Policy> {
+        match self {
+            Self::Ready(ready) => Some(&ready.policy),
+            Self::Paused(policy) | Self::NotHere(policy, _) | Self::Refused(policy, _) => Some(policy),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
 /// Returns the problem of [`Readiness::Refused`] as people read it.
 pub(crate) fn refusal(problem: &str) -> String {
     match names_its_column(problem) {
@@ -172,16 +184,6 @@ pub(crate) struct Ready {
     pub(crate) handler: Arc<dyn AnyHandler>,
     pub(crate) strategy: StrategyFn,
     pub(crate) meters: Meters,
-}
-
-impl Ready {
-    /// Returns a text without the values of this parameter that the column `mask` hides.
-    pub(crate) fn without_masked(&self, param: &str, text: String) -> String {
-        match &self.policy.mask {
-            Some(mask) => mask.without_values_of(param, text),
-            None => text,
-        }
-    }
 }
 
 impl Definitions {
@@ -320,11 +322,7 @@ impl Definition {
 
     /// Returns the policy by which outcomes are judged, if the row is valid.
     pub(crate) fn policy(&self) -> Option<&Policy> {
-        match &self.readiness {
-            Readiness::Ready(ready) => Some(&ready.policy),
-            Readiness::Paused(policy) | Readiness::NotHere(policy, _) | Readiness::Refused(policy, _) => Some(policy),
-            Readiness::Invalid(_) => None,
-        }
+        self.readiness.policy()
     }
 
     /// Returns what its timetable requires now. None without a timetable, or if the definition produces nothing: not

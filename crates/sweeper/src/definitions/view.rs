@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::ALERT_DEFINITION;
-use solid_notify_core::definition::{InForce, SecretRef};
+use solid_notify_core::definition::{InForce, SecretRef, TargetFilter};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::secret::Destination;
 use solid_notify_core::store::Paused;
+use solid_notify_core::{ALERT_DEFINITION, NotifyDef};
 
 use super::passing_on::{PassesOn, passing_on};
 use super::ticks::Ticks;
@@ -54,9 +54,11 @@ impl KnownDefinitions {
                 Some(known) if is_known(known) && !judges_all && !self.takes_alerts_anew(known) => Arc::clone(known),
                 known => {
                     let readiness = self.readiness_of(&followed, has_targets, is_paused, &own);
+                    let filter = filter_of(&followed.row, &readiness);
                     let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
                     let checks_since = moment;
-                    let mut definition = Definition { row, readiness, has_targets, not_a_target, ticks, checks_since };
+                    let mut definition =
+                        Definition { row, readiness, has_targets, filter, not_a_target, ticks, checks_since };
                     if let Some(known) = known.filter(|known| known.checks() == definition.checks()) {
                         definition.checks_since = known.checks_since;
                     }
@@ -167,6 +169,13 @@ impl KnownDefinitions {
             && !self.registered.handlers.contains_key(ALERT_DEFINITION)
             && matches!(known.readiness, Readiness::Ready(_) | Readiness::NotHere(..))
             && known.is_here() != self.logs_alerts()
+    }
+}
+
+fn filter_of(row: &NotifyDef, readiness: &Readiness) -> Option<Arc<TargetFilter>> {
+    match readiness.policy() {
+        Some(policy) => policy.filter.clone(),
+        None => row.filter().and_then(Result::ok).map(Arc::new),
     }
 }
 

@@ -7,10 +7,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::built_in::is_built_in;
-use solid_notify_core::cipher::CipherError;
-use solid_notify_core::cipher::NOT_KEPT;
-use solid_notify_core::definition::{FOREVER, Mask, TargetFilter};
-use solid_notify_core::error::BoxError;
+use solid_notify_core::cipher::{CipherError, NOT_KEPT};
+use solid_notify_core::definition::{FOREVER, TargetFilter};
 use solid_notify_core::limit::TargetSign;
 use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::store::Authority;
@@ -19,15 +17,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::called::{Called, Message, hide, kept, timed_out, with_causes};
 use super::decrypt::decrypt;
 use super::in_flight::AttemptsInFlight;
 use super::pause::pause;
 use super::span;
-use super::targets::{judge, pass_on};
+use super::targets::{LATER, judge, pass_on};
 use super::waiting::WAIT;
 use crate::circuits::AttemptCircuit;
 use crate::definitions::{Definition, Ready};
-use crate::handlers::classify::{chain, http_status};
+use crate::handlers::classify::http_status;
 use crate::handlers::handler::{AfterFailure, Facts, Failure};
 use crate::settling::Outcome;
 use crate::slots::Slot;
@@ -102,7 +101,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         return pass_on(worker, ready, claimed).await;
     }
     if let Some(filter) = &ready.policy.filter
-        && let Some(event) = Box::pin(kept_by_filter(worker, definition, filter, &claimed)).await
+        && let Some(event) = Box::pin(kept_by_filter(worker, definition, &ready, filter, &claimed)).await
     {
         claimed.param = String::new();
         return Outcome::new(claimed, ready, event);
@@ -117,9 +116,8 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         true => match Box::pin(authority_of(worker, definition, &claimed)).await {
             Ok(authority) => Some(authority),
             Err(refused) => {
-                let mut outcome = Outcome::new(claimed, ready, refused.event);
-                outcome.trouble = refused.trouble;
-                return outcome;
+                let (event, trouble) = refused.texts_filled_in();
+                return Outcome { trouble, ..Outcome::new(claimed, ready, event) };
             }
         },
         false => None,
@@ -129,28 +127,31 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     let (row, outbox) = (Arc::clone(&definition.row), worker.outbox.clone());
     let facts = Facts::new(claimed, row, (&ready.policy, circuit), outbox, encrypted, authority);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
-    let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
+    let mut called = result.unwrap_or_else(|panic| {
         let message = match facts.encrypted {
-            true => format!("the handler panicked; {NOT_KEPT}"),
-            false => ready.without_masked(facts.param(), format!("the handler panicked: {}", panic_text(&*panic))),
+            true => Message::Own(format!("the handler panicked; {NOT_KEPT}")),
+            false => Message::OfHandler(format!("the handler panicked: {}", panic_text(&*panic))),
         };
         // The panic's payload may panic again when it is dropped.
         std::mem::forget(panic);
         Called::failed(ErrorClass::Unknown, message)
     });
+    let duration = began.elapsed();
     let mut claimed = facts.without_param();
     // The description of the application is as public as it chose. What a handler made from an encrypted parameter is not kept.
     if facts.encrypted {
         claimed.description.clone_from(&facts.claimed.description);
     }
-    claimed.description = claimed.description.map(|text| ready.without_masked(facts.param(), text));
-    let mut outcome = Outcome::new(claimed, ready, event);
-    outcome.duration = began.elapsed();
-    outcome.is_one_of_many = facts.count_for_receiver(TargetSign::of(&outcome.event), outcome.duration);
-    (outcome.trouble, outcome.error_type) = (trouble, error_type);
-    if !matches!(outcome.event, Event::HandedBack(_)) {
-        outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
+    let mut response = facts.response().filter(|_| !matches!(called.event, Event::HandedBack(_)));
+    if ready.policy.mask.is_some() || facts.encrypted {
+        // In a box, because it is rare.
+        response = Box::pin(hide(worker, &ready, &facts, &mut called, &mut claimed.description, response)).await;
     }
+    let error_type = called.error_type;
+    let (event, trouble) = called.texts_filled_in();
+    let mut outcome = Outcome { duration, trouble, error_type, ..Outcome::new(claimed, ready, event) };
+    outcome.is_one_of_many = facts.count_for_receiver(TargetSign::of(&outcome.event), outcome.duration);
+    outcome.response = response;
     if matches!(outcome.event, Event::Paused(_)) {
         // In a box, because it is rare, and its size would be that of each attempt. The next attempt repeats a pause that took too long.
         let left = outcome.ready.policy.timeout.saturating_sub(outcome.duration);
@@ -165,12 +166,15 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
 async fn kept_by_filter(
     worker: &Worker,
     definition: &Definition,
+    ready: &Ready,
     filter: &Arc<TargetFilter>,
     claimed: &ClaimedNotice,
 ) -> Option<Event> {
-    let name = &definition.row.name;
-    let judged = judge(worker, name, std::slice::from_ref(filter), &claimed.param).await;
-    match judged.ok().and_then(|judged| judged.into_iter().next()) {
+    let judged = match judge(worker, ready, std::slice::from_ref(filter), &claimed.param).await {
+        Ok(judged) => judged.into_iter().next(),
+        Err(event) => return Some(event),
+    };
+    match judged {
         Some(Ok(true)) => None,
         Some(Ok(false)) => Some(Event::Refused(format!("the target does not accept it: {filter}"))),
         Some(Err(unjudged)) => {
@@ -178,8 +182,7 @@ async fn kept_by_filter(
                 format!("target_filter: it cannot be judged for the parameter of notice {}: {unjudged}", claimed.id);
             Some(wait(worker, definition, claimed.id, &problem))
         }
-        // A panic, which the log has.
-        None => Some(Event::HandedBack(worker.settings.poll_interval)),
+        None => Some(Event::HandedBack(LATER)),
     }
 }
 
@@ -224,29 +227,12 @@ async fn authority_of(worker: &Worker, definition: &Definition, claimed: &Claime
         Ok(None) => {
             let why = "it has no authority: the definition is built in, and solid-notify did not add this notice";
             tracing::error!(definition = %name, id, "a notice of a built-in definition is refused: {why}");
-            let trouble = Some((ErrorClass::Invalid, why.to_owned()));
-            Err(Called { event: Event::GaveUp(why.to_owned()), trouble, error_type: None })
+            Err(Called {
+                event: Event::GaveUp(String::new()),
+                ..Called::failed(ErrorClass::Invalid, Message::Own(why.to_owned()))
+            })
         }
         Err(error) => Err(Called::well(worker.handed_back(claimed.def_id, &error))),
-    }
-}
-
-/// Result of a call of a handler.
-struct Called {
-    event: Event,
-    /// The class and the message of a failed attempt.
-    trouble: Option<(ErrorClass, String)>,
-    /// The name of the error's type.
-    error_type: Option<&'static str>,
-}
-
-impl Called {
-    fn well(event: Event) -> Self {
-        Self { event, trouble: None, error_type: None }
-    }
-
-    fn failed(class: ErrorClass, message: String) -> Self {
-        Self { event: Event::Failed(class), trouble: Some((class, message)), error_type: None }
     }
 }
 
@@ -266,7 +252,8 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             Called::well(facts.required_ack().map_or(Event::Succeeded, wait))
         }
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
-            Called::well(Event::Skipped(kept(ready, facts, &skip, skip.error().to_string())))
+            let message = Some(kept(facts, &skip, skip.error().to_string()));
+            Called { message, ..Called::well(Event::Skipped(String::new())) }
         }
         Ok(Ok(Err(failure @ Failure { next: AfterFailure::HandBack(delay), .. }))) => {
             tracing::debug!(reason = %failure.error(), ?delay, "the attempt is handed back");
@@ -275,83 +262,16 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(failure))) => {
             let class = worker.known.registered.classifier.class_of(&**failure.error());
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
-            let message = kept(ready, facts, &failure, with_causes(failure.error()));
+            let message = kept(facts, &failure, with_causes(failure.error()));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::Pause => Event::Paused(class),
-                AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
+                AfterFailure::GiveUp => Event::GaveUp("the handler gave up: ".to_owned()),
                 AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) => Event::Failed(class),
             };
-            Called { event, trouble: Some((class, message)), error_type: failure.error_type }
+            Called { event, error_type: failure.error_type, ..Called::failed(class, message) }
         }
-        Ok(Err(unreadable)) => Called::failed(ErrorClass::Invalid, unreadable),
-        Err(_) => Called::failed(ErrorClass::Timeout, timed_out(ready.policy.timeout)),
-    }
-}
-
-/// Returns the text of a failure without the values of the parameter that people must not see. Where the parameter is encrypted, a text that
-/// may contain anything made from it is not kept at all. All such texts pass here before they are stored, logged, or part of an alert.
-fn kept(ready: &Ready, facts: &Facts, failure: &Failure, text: String) -> String {
-    if !facts.encrypted {
-        return ready.without_masked(facts.param(), text);
-    }
-    if failure.free_of_values {
-        return Mask::whole().without_values_of(facts.param(), text);
-    }
-    match facts.response().and_then(|response| response.code()) {
-        Some(code) => format!("the receiver answered {code}; {NOT_KEPT}"),
-        None => NOT_KEPT.to_owned(),
-    }
-}
-
-/// Returns a response without what people must not see. All responses pass here before they are stored.
-fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
-    match &ready.policy.mask {
-        _ if facts.encrypted => response.code_only(),
-        Some(mask) => mask.masked_response(facts.param(), response),
-        None => response,
-    }
-}
-
-fn timed_out(limit: Duration) -> String {
-    format!("the handler did not return within its timeout of {}", humantime::format_duration(limit))
-}
-
-/// Returns the texts of an error and its causes, outermost first. A cause is left out if
-/// the text so far already contains it.
-fn with_causes(error: &BoxError) -> String {
-    let mut text = error.to_string();
-    for cause in chain(&**error).skip(1) {
-        let own = cause.to_string();
-        if !text.contains(&own) {
-            text.push_str(": ");
-            text.push_str(&own);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn causes_are_reported_once_each() {
-        #[derive(Debug)]
-        struct Outer(std::io::Error);
-        impl std::fmt::Display for Outer {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("sending failed")
-            }
-        }
-        impl std::error::Error for Outer {
-            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-                Some(&self.0)
-            }
-        }
-        let error: BoxError = Box::new(Outer(std::io::Error::other("connection refused")));
-        assert_eq!(with_causes(&error), "sending failed: connection refused");
-        let plain: BoxError = "busy".into();
-        assert_eq!(with_causes(&plain), "busy");
+        Ok(Err(unreadable)) => Called::failed(ErrorClass::Invalid, Message::Own(unreadable)),
+        Err(_) => Called::failed(ErrorClass::Timeout, Message::Own(timed_out(ready.policy.timeout))),
     }
 }

@@ -2,7 +2,9 @@
 //! the attempts of this node until they are settled.
 
 pub(crate) mod attempt;
+mod called;
 mod decrypt;
+pub(crate) mod hiding;
 mod in_flight;
 mod pause;
 mod span;

@@ -4,7 +4,6 @@
 //!
 //! Which rows are targets, and what they inherit, is left to [`solid_notify_core::definition::in_force`].
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +22,8 @@ const PART_BYTES: usize = 1 << 20;
 const PART: usize = 500;
 /// How long one attempt makes parts. Between attempts a pause and a shutdown take effect.
 const WORK: Duration = Duration::from_secs(5);
+/// How long a notice waits before it is judged again, because a filter takes long and others are before it.
+pub(super) const LATER: Duration = Duration::from_secs(2);
 /// How long a notice waits for the end of a transaction that holds the dedupe key of one of its targets.
 const BUSY: Duration = Duration::from_millis(200);
 
@@ -30,7 +31,10 @@ const BUSY: Duration = Duration::from_millis(200);
 pub(super) async fn pass_on(worker: &Worker, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
     let definitions = worker.definitions();
     let targets = definitions.targets(claimed.def_id);
-    let taken = taken(worker, &ready.policy.name, targets, &claimed.param).await;
+    let taken = match taken(worker, &ready, targets, &claimed.param).await {
+        Ok(taken) => taken,
+        Err(event) => return Outcome::new(ClaimedNotice { param: String::new(), ..claimed }, ready, event),
+    };
     let (mut takes, mut leaves) = (Vec::new(), Vec::new());
     for (target, taken) in targets.iter().zip(taken) {
         if taken { takes.push(target) } else { leaves.push(target) }
@@ -98,41 +102,70 @@ fn note(definitions: &Definitions, takes: &[i64], leaves: &[&Arc<Definition>]) -
 }
 
 /// Returns for each target whether it gets a notice. One whose filter is invalid, or cannot be judged for it, gets it and keeps it until the
-/// filter is corrected.
-async fn taken(worker: &Worker, definition: &str, targets: &[Arc<Definition>], param: &str) -> Vec<bool> {
-    let filter_of = |target: &Arc<Definition>| match target.policy() {
-        Some(policy) => policy.filter.clone(),
-        None => target.row.filter().and_then(Result::ok).map(Arc::new),
-    };
-    let filters: Vec<_> = targets.iter().filter(|target| target.row.enabled).filter_map(filter_of).collect();
-    let mut judged = judge(worker, definition, &filters, param).await.unwrap_or_default().into_iter();
-    let mut accepted = || judged.next().is_none_or(|judged| judged.unwrap_or(true));
-    targets.iter().map(|target| target.row.enabled && (filter_of(target).is_none() || accepted())).collect()
-}
-
-/// Returns for each filter whether it lets a parameter through. What takes long is judged on a thread that may block.
+/// filter is corrected. One whose filter is not judged in time gets it, too, and its filter is judged before its attempt.
 ///
 /// # Errors
-/// A panic of such a thread.
+/// The event of a notice that is judged later.
+async fn taken(worker: &Worker, ready: &Ready, targets: &[Arc<Definition>], param: &str) -> Result<Vec<bool>, Event> {
+    let enabled = targets.iter().filter(|target| target.row.enabled);
+    let filters: Vec<_> = enabled.filter_map(|target| target.filter.clone()).collect();
+    let mut judged = judge(worker, ready, &filters, param).await?.into_iter();
+    let mut accepted = || judged.next().is_none_or(|judged| judged.unwrap_or(true));
+    Ok(targets.iter().map(|target| target.row.enabled && (target.filter.is_none() || accepted())).collect())
+}
+
+/// Returns for the first of these filters whether they let a parameter through: for all of them that can be judged within the time-out of an attempt.
+/// What takes long is judged on a thread that may block.
+///
+/// # Errors
+/// The event of a notice that is judged later, because others wait for such a thread, or this sweeper shuts down.
 pub(super) async fn judge(
+    worker: &Worker,
+    ready: &Ready,
+    filters: &[Arc<TargetFilter>],
+    param: &str,
+) -> Result<Vec<Result<bool, Unjudged>>, Event> {
+    let mut judged = TargetFilter::judge_quickly(filters, param);
+    let quick = judged.len();
+    if quick < filters.len() {
+        // In a box, because it is rare.
+        let slowly = Box::pin(judge_slowly(worker, &ready.policy.name, filters, param, &mut judged));
+        tokio::select! {
+            biased;
+            ended = tokio::time::timeout(ready.policy.timeout, slowly) => ended.unwrap_or(Ok(()))?,
+            () = worker.signals.handlers_cancelled() => return Err(Event::HandedBack(Duration::ZERO)),
+        }
+        if judged.len() == quick {
+            return Err(Event::HandedBack(LATER));
+        }
+    }
+    Ok(judged)
+}
+
+/// Adds to `judged` what the other filters say. Between parts, other definitions have the thread.
+async fn judge_slowly(
     worker: &Worker,
     definition: &str,
     filters: &[Arc<TargetFilter>],
     param: &str,
-) -> io::Result<Vec<Result<bool, Unjudged>>> {
-    let mut judged: Vec<_> = filters.iter().map(|filter| filter.judge_quickly(param)).collect();
-    let slow: Vec<_> = filters
-        .iter()
-        .zip(&judged)
-        .filter(|(_, judged)| judged.is_none())
-        .map(|(filter, _)| Arc::clone(filter))
-        .collect();
-    if !slow.is_empty() {
-        let param = param.to_owned();
-        let work = move || Ok(slow.iter().map(|filter| filter.judge(&param)).collect::<Vec<_>>());
-        // In a box, because it is rare.
-        let slow = Box::pin(worker.outbox.engine().computing().run(definition, work)).await?;
-        judged.iter_mut().filter(|judged| judged.is_none()).zip(slow).for_each(|(judged, slow)| *judged = Some(slow));
+    judged: &mut Vec<Result<bool, Unjudged>>,
+) -> Result<(), Event> {
+    let param: Arc<str> = param.into();
+    let computing = worker.outbox.engine().computing();
+    let part = |judged: usize| {
+        let (filters, param) = (filters[judged..].to_vec(), Arc::clone(&param));
+        move || Ok(TargetFilter::judge_some(&filters, &param))
+    };
+    let mut some = match computing.run_soon(definition, part(judged.len())).await {
+        Some(some) => some,
+        None => return Err(Event::HandedBack(LATER)),
+    };
+    loop {
+        // A panic, which the log has.
+        judged.extend(some.map_err(|_| Event::HandedBack(worker.settings.poll_interval))?);
+        if judged.len() == filters.len() {
+            return Ok(());
+        }
+        some = computing.run(definition, part(judged.len())).await;
     }
-    Ok(judged.into_iter().flatten().collect())
 }

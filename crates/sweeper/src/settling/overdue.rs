@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::cipher::{NOT_KEPT, is_encrypted};
-use solid_notify_core::definition::FOREVER;
-use solid_notify_core::notice::with_last_message;
+use solid_notify_core::definition::{Budget, FOREVER, Masking};
+use solid_notify_core::notice::{ClaimedNotice, with_last_message};
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Event;
 use solid_notify_core::{ErrorClass, Status, StoreError};
 
 use super::Outcome;
 use crate::definitions::{Definition, Ready};
+use crate::running::hiding::{Texts, hidden};
 use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 
@@ -56,7 +57,7 @@ pub(crate) async fn rescue(
             let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
             (Event::Crashed, Some((ErrorClass::Crash, message)))
         };
-        claimed.description = claimed.description.map(|text| ready.without_masked(&claimed.param, text));
+        hide(worker, ready, &mut claimed, None).await;
         worker.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
     }
     // When it is settled, the settle loop wakes the sweep for its retry.
@@ -80,17 +81,16 @@ pub(crate) async fn judge_unacked(
         false => None,
     };
     for mut claimed in overdue {
-        let nack =
-            claimed.refused().map(|record| shown(ready, definition.row.encrypt_param, &claimed.param, record.message));
+        let nack = claimed.refused().map(|record| record.message);
         if (grace.is_some() && nack.is_none()) || !worker.in_flight.begin_to_judge(claimed.id, claimed.fence) {
             continue;
         }
+        let nack = hide(worker, (ready, definition), &mut claimed, nack).await;
         if let (Some(message), Some(errors)) = (&nack, &mut claimed.errors) {
             *errors = with_last_message(errors, message);
         }
         let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
         let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
-        claimed.description = claimed.description.map(|text| ready.without_masked(&claimed.param, text));
         let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
         let trouble = Some((ErrorClass::Unacked, message));
         worker.queue_outcome(Outcome { trouble, waited, overdue: true, ..outcome });
@@ -98,13 +98,29 @@ pub(crate) async fn judge_unacked(
     Ok(grace.map_or(worker.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
 }
 
-/// Returns the text of a nack without what people must not see. Of a receiver's nack about an encrypted parameter nothing was stored.
-fn shown(ready: &Ready, encrypts: bool, param: &str, text: String) -> String {
-    match encrypts {
-        _ if is_encrypted(param) => text,
-        true => format!("its receiver refused it; {NOT_KEPT}"),
-        false => ready.without_masked(param, text),
-    }
+/// Hides what people must not see from the description, and returns the text of a nack without it. Of a receiver's nack about an encrypted parameter
+/// nothing was stored.
+async fn hide(
+    worker: &Worker,
+    (ready, definition): (&Arc<Ready>, &Definition),
+    claimed: &mut ClaimedNotice,
+    reason: Option<String>,
+) -> Option<String> {
+    let is_plain = definition.row.encrypt_param && !is_encrypted(&claimed.param);
+    let reason = reason.map(|text| if is_plain { format!("its receiver refused it; {NOT_KEPT}") } else { text });
+    let texts = Texts { message: reason, description: claimed.description.take(), response: None };
+    let texts = match ready.policy.mask.is_some() && !texts.is_empty() {
+        true => {
+            let (shared, param) = (Arc::clone(ready), claimed.param.clone());
+            let hide = move |texts: &Texts, budget: &mut Budget| {
+                texts.masked(&mut Masking::new(shared.policy.mask.as_deref(), &param, budget))
+            };
+            Box::pin(hidden(worker, &ready.policy.name, texts, hide)).await
+        }
+        false => texts,
+    };
+    claimed.description = texts.description;
+    texts.message
 }
 
 fn not_acked(within: Duration) -> String {
