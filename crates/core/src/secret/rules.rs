@@ -1,5 +1,6 @@
 //! [`SecretRules`]: which variables and files the rows of definitions may use as secrets.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -38,18 +39,26 @@ pub struct SecretRules {
 
 impl Default for SecretRules {
     fn default() -> Self {
-        let folder = std::env::var_os(CREDENTIALS).map_or_else(|| FOLDER.into(), PathBuf::from);
-        Self::none().allow(What::Variables(VARIABLES.to_owned()).into()).allow(What::Folder(folder).into())
+        Self::by_default(std::env::var_os(CREDENTIALS))
     }
 }
 
 impl SecretRules {
+    /// `credentials`: the folder that the service manager has given. A text that names no folder counts for none.
+    fn by_default(credentials: Option<OsString>) -> Self {
+        let given = credentials.map(PathBuf::from).filter(|folder| is_plain(folder));
+        let folder = given.unwrap_or_else(|| FOLDER.into());
+        let rule = |what| SecretRule { is_default: true, ..SecretRule::from(what) };
+        Self::none().allow(rule(What::Variables(VARIABLES.to_owned()))).allow(rule(What::Folder(folder)))
+    }
+
     /// Allows rows no secret at all.
     pub fn none() -> Self {
         Self { rules: Vec::new(), own: Vec::new() }
     }
 
-    /// Allows what a rule says, beside what is allowed already.
+    /// Allows what a rule says, beside what is allowed already. What a rule allows for some definitions or hosts only, the default no longer allows for
+    /// the others.
     #[must_use]
     pub fn allow(mut self, rule: SecretRule) -> Self {
         self.rules.push(rule);
@@ -81,8 +90,11 @@ impl SecretRules {
         if self.own.contains(reference) {
             return Err(reference.failed("it is a secret of the program itself, which no row may use"));
         }
+        let is_limited = self.rules.iter().any(|rule| rule.is_limited() && rule.what.has(reference));
         let of_definition = |rule: &&SecretRule| {
-            rule.what.has(reference) && any(&rule.definitions, |pattern| is_named(pattern, definition))
+            rule.what.has(reference)
+                && any(&rule.definitions, |pattern| is_named(pattern, definition))
+                && !(rule.is_default && is_limited)
         };
         let mut found: Vec<SecretRule> = self.rules.iter().filter(of_definition).cloned().collect();
         if found.is_empty() {
@@ -96,7 +108,8 @@ impl SecretRules {
         match to {
             _ if !found.is_empty() => Ok(found),
             Destination::Host(host) => Err(reference.failed(format!(
-                "the program lets rows of {definition:?} use it for other hosts, and not for {host:?}"
+                "the program lets rows of {definition:?} use it for other hosts, and not for {host:?}; to allow it, add the host: in Rust \
+                 `SecretRule::hosts`, in the file of `solid-notify serve` to `hosts` of the table [secrets.NAME] that has {reference} in allow"
             ))),
             _ => Err(reference.failed(format!(
                 "the program lets rows of {definition:?} use it for some hosts only: read it by `notice.secret_for(…)`"
@@ -115,13 +128,24 @@ impl SecretRules {
         if self.own.iter().any(is_own) {
             return Err(reference.failed("it is a secret of the program itself, which no row may use"));
         }
+        // By another path, a file that a rule limits would be the default's.
+        let is_limited = || self.rules.iter().any(|rule| rule.is_limited() && rule.what.is_at(&real));
+        if allowing.iter().all(|rule| rule.is_default) && is_limited() {
+            return Err(reference.failed(
+                "the program limits the file to which it leads to some definitions or hosts: name the file as the rule does",
+            ));
+        }
         for rule in allowing {
             let (What::File(place) | What::Folder(place)) = &rule.what else { continue };
             if let Some(content) = read_below(place, &real, FILE_LIMIT).map_err(failed)? {
                 return reference.of_content(content);
             }
         }
-        Err(reference.failed("it is a link that leads out of the folder that the program allows"))
+        Err(reference.failed(
+            "it is a link that leads out of the folder that the program allows; to allow it, name the file where it ends, and allow that one: in Rust \
+             `outbox.use_secret_rules(…)`, in the file of `solid-notify serve` a table [secrets.NAME] with allow = [\"file:/path\"], for \
+             `solid-notify run` --allow-secret file:/path",
+        ))
     }
 }
 
@@ -147,6 +171,7 @@ pub struct SecretRule {
     what: What,
     definitions: Vec<String>,
     hosts: Vec<String>,
+    is_default: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,6 +207,11 @@ impl SecretRule {
         self
     }
 
+    /// Returns whether the program has limited it to definitions or hosts.
+    fn is_limited(&self) -> bool {
+        !self.definitions.is_empty() || !self.hosts.is_empty()
+    }
+
     fn lets_to(&self, to: Destination<'_>) -> bool {
         match to {
             Destination::Later => true,
@@ -211,7 +241,7 @@ impl FromStr for SecretRule {
 
 impl From<What> for SecretRule {
     fn from(what: What) -> Self {
-        Self { what, definitions: Vec::new(), hosts: Vec::new() }
+        Self { what, definitions: Vec::new(), hosts: Vec::new(), is_default: false }
     }
 }
 
@@ -224,6 +254,14 @@ impl What {
             (Self::File(allowed), Source::File(path)) => allowed == path,
             (Self::Folder(folder), Source::File(path)) => is_plain(path) && path.starts_with(folder) && path != folder,
             _ => false,
+        }
+    }
+
+    /// Returns whether this is a file, or a folder above it, with its links followed.
+    fn is_at(&self, real: &Path) -> bool {
+        match self {
+            Self::File(place) | Self::Folder(place) => place.canonicalize().is_ok_and(|place| real.starts_with(place)),
+            Self::Variable(_) | Self::Variables(_) => false,
         }
     }
 }
@@ -306,12 +344,39 @@ mod tests {
 
     #[test]
     fn default_is_variables_of_our_own_and_one_folder() {
-        let rules = SecretRules::default();
-        let may = |text: &str| rules.check("order", &reference(text), Destination::Unknown).is_ok();
-        assert!(may("env:NOTIFY_SECRET_ERP") && !may("env:HOME") && !may("file:/etc/passwd"));
-        if std::env::var_os(CREDENTIALS).is_none() {
-            assert!(may("file:/run/secrets/solid-notify/erp"));
+        for (given, folder) in [
+            (None, FOLDER),
+            (Some("/run/credentials/notify.service"), "/run/credentials/notify.service"),
+            (Some(""), FOLDER),
+            (Some("credentials"), FOLDER),
+            (Some("/run/../etc"), FOLDER),
+        ] {
+            let rules = SecretRules::by_default(given.map(OsString::from));
+            let may = |text: &str| rules.check("order", &reference(text), Destination::Unknown).is_ok();
+            assert!(may("env:NOTIFY_SECRET_ERP") && !may("env:HOME") && !may("file:/etc/passwd"), "{given:?}");
+            assert!(may(&format!("file:{folder}/erp")) && !may(&format!("file:{folder}")), "{given:?}");
         }
+    }
+
+    #[test]
+    fn rule_with_limits_takes_its_secrets_out_of_the_default() {
+        let pay = rule("env:NOTIFY_SECRET_PAY").definitions(["pay/*"]).hosts(["api.pay.example"]);
+        let shop = rule("env:NOTIFY_SECRET_SHOP");
+        let rules = SecretRules::by_default(None).allow(pay).allow(shop);
+        let may = |definition: &str, text: &str, to| rules.check(definition, &reference(text), to).is_ok();
+        let (right, wrong) = (Destination::Host("api.pay.example"), Destination::Host("evil.example"));
+        for (definition, text, to, expected) in [
+            ("pay/card", "env:NOTIFY_SECRET_PAY", right, true),
+            ("pay/card", "env:NOTIFY_SECRET_PAY", wrong, false),
+            ("order", "env:NOTIFY_SECRET_PAY", right, false),
+            ("order", "env:NOTIFY_SECRET_PAY", Destination::Later, false),
+            ("order", "env:NOTIFY_SECRET_PAY2", wrong, true),
+            ("order", "env:NOTIFY_SECRET_SHOP", wrong, true),
+        ] {
+            assert_eq!(may(definition, text, to), expected, "{definition} {text} {to:?}");
+        }
+        let refused = rules.check("pay/card", &reference("env:NOTIFY_SECRET_PAY"), wrong).unwrap_err().to_string();
+        assert!(refused.contains("not for \"evil.example\"; to allow it, add the host: "), "{refused}");
     }
 
     #[test]
@@ -352,7 +417,7 @@ mod tests {
         let read = |name: &str| read(name).map_err(|error: SecretError| error.to_string());
         assert_eq!(read("erp").unwrap().expose_secret(), "key");
         for (name, problem) in [
-            ("out", "leads out of the folder"),
+            ("out", "leads out of the folder that the program allows; to allow it, name the file where it ends"),
             ("own", "of the program itself"),
             ("password", "of the program itself"),
             ("large", "more than 65536 bytes"),
@@ -362,6 +427,18 @@ mod tests {
             let error = read(name).unwrap_err();
             assert!(error.contains(problem) && error.contains(&format!("/{name}\"")), "{name}: {error}");
         }
+        // A limit holds for each path to the file.
+        let limited = SecretRules::by_default(Some(folder.clone().into()))
+            .allow(rule(&of("erp").to_string()).definitions(["pay"]));
+        let read = |definition: &str, name: &str| {
+            let allowing = limited.allowing(definition, &of(name), Destination::Unknown)?;
+            limited.read(&of(name), &allowing).map(|secret| secret.expose_secret().to_owned())
+        };
+        assert_eq!(read("pay", "erp").unwrap(), "key");
+        assert!(read("order", "erp").is_err());
+        let around = read("order", "..data/erp").unwrap_err().to_string();
+        assert!(around.contains("name the file as the rule does"), "{around}");
+        assert_eq!(read("order", "password").unwrap(), "own");
         std::fs::remove_dir_all(&root).unwrap();
     }
 }
