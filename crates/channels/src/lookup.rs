@@ -1,19 +1,18 @@
 //! Names of hosts: what they resolve to, by the operating system.
 //!
 //! The system's function blocks a thread for as long as a name server does not answer, and cannot be cancelled. So a definition has a few lookups at a
-//! time ([`Blocking`]), and a name that was not found is not asked for again for some seconds.
-//!
-//! [`Blocking`]: solid_notify_core::blocking::Blocking
+//! time ([`Blocking`]), one of them for each host, and a name that was not found is not asked for again for some seconds.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use solid_notify_core::AnyOutbox;
+use solid_notify_core::blocking::Blocking;
 use solid_notify_sweeper::Notice;
+use tokio::sync::Semaphore;
 
 #[cfg(any(feature = "amqp", feature = "mail", feature = "nats", feature = "redis-streams"))]
 use crate::address::AllowedNetworks;
@@ -25,7 +24,14 @@ const FAILURES: usize = 10_000;
 
 tokio::task_local! {
     /// For which definition the present attempt is.
-    static ATTEMPT: (AnyOutbox, String);
+    static ATTEMPT: Attempt;
+}
+
+/// The definition of an attempt, for which its lookups count.
+#[derive(Clone)]
+pub(crate) struct Attempt {
+    blocking: Arc<Blocking>,
+    definition: String,
 }
 
 /// The names that were not found.
@@ -34,9 +40,29 @@ static FAILED: LazyLock<Mutex<HashMap<String, NotFound>>> = LazyLock::new(Mutex:
 /// When a name was not found, and why.
 type NotFound = (Instant, io::ErrorKind, String);
 
+/// The lookups that run, by definition and host: one each. Notices to one host whose name server is silent leave the places of their definition
+/// to its other hosts.
+static RUNNING: LazyLock<Mutex<HashMap<(String, String), Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+
 /// Runs an attempt, whose lookups then count for its definition.
 pub(crate) async fn of_attempt<P, T>(notice: &Notice<P>, attempt: impl Future<Output = T>) -> T {
-    ATTEMPT.scope((notice.outbox().clone(), notice.definition().to_owned()), attempt).await
+    let blocking = Arc::clone(notice.outbox().engine().blocking());
+    ATTEMPT.scope(Attempt { blocking, definition: notice.definition().to_owned() }, attempt).await
+}
+
+/// Returns for which attempt the present task works, so that another task can look names up for it.
+#[cfg(feature = "redis-streams")]
+pub(crate) fn attempt() -> Option<Attempt> {
+    ATTEMPT.try_with(Clone::clone).ok()
+}
+
+/// Begins lookups for an attempt.
+#[cfg(feature = "redis-streams")]
+pub(crate) fn begun_by<T>(attempt: Option<Attempt>, begin: impl FnOnce() -> T) -> T {
+    match attempt {
+        Some(attempt) => ATTEMPT.sync_scope(attempt, begin),
+        None => begin(),
+    }
 }
 
 /// Returns the addresses of a host.
@@ -46,28 +72,59 @@ pub(crate) async fn of_attempt<P, T>(notice: &Notice<P>, attempt: impl Future<Ou
 pub(crate) fn addresses(host: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send + use<> {
     // Here, because another task may wait for the result.
     let (attempt, host) = (ATTEMPT.try_with(Clone::clone).ok(), host.to_ascii_lowercase());
-    async move {
-        if let Some((at, kind, text)) = FAILED.lock().get(&host)
-            && at.elapsed() < REMEMBERED
-        {
-            return Err(io::Error::new(*kind, text.clone()));
-        }
-        let name = host.clone();
-        let ask = move || Ok((name.as_str(), 0).to_socket_addrs()?.map(|found| found.ip()).collect());
-        let found: io::Result<Vec<IpAddr>> = match attempt {
-            Some((outbox, definition)) => outbox.engine().blocking().run(&definition, ask).await,
-            None => tokio::task::spawn_blocking(ask).await.unwrap_or_else(|error| Err(io::Error::other(error))),
-        };
-        if let Err(error) = &found {
-            let mut failed = FAILED.lock();
-            if failed.len() >= FAILURES {
-                failed.retain(|_, (at, ..)| at.elapsed() < REMEMBERED);
-            }
-            if failed.len() < FAILURES {
-                failed.insert(host, (Instant::now(), error.kind(), error.to_string()));
-            }
-        }
-        found
+    let name = host.clone();
+    look_up(attempt, host, move || Ok((name.as_str(), 0).to_socket_addrs()?.map(|found| found.ip()).collect()))
+}
+
+async fn look_up(
+    attempt: Option<Attempt>,
+    host: String,
+    ask: impl FnOnce() -> io::Result<Vec<IpAddr>> + Send + 'static,
+) -> io::Result<Vec<IpAddr>> {
+    if let Some(failure) = remembered(&host) {
+        return Err(failure);
+    }
+    let definition = attempt.as_ref().map(|attempt| attempt.definition.clone()).unwrap_or_default();
+    let turn = turn(definition, host.clone()).acquire_owned().await.map_err(io::Error::other)?;
+    // That of the lookup before this one.
+    if let Some(failure) = remembered(&host) {
+        return Err(failure);
+    }
+    // On its thread, because the attempt may stop waiting before the lookup ends.
+    let ask = move || {
+        let _turn = turn;
+        ask().inspect_err(|error| remember(host, error))
+    };
+    match attempt {
+        Some(Attempt { blocking, definition }) => blocking.run(&definition, ask).await,
+        None => tokio::task::spawn_blocking(ask).await.unwrap_or_else(|error| Err(io::Error::other(error))),
+    }
+}
+
+fn turn(definition: String, host: String) -> Arc<Semaphore> {
+    let (mut running, key) = (RUNNING.lock(), (definition, host));
+    if let Some(known) = running.get(&key).and_then(Weak::upgrade) {
+        return known;
+    }
+    running.retain(|_, known| known.strong_count() > 0);
+    let new = Arc::new(Semaphore::new(1));
+    running.insert(key, Arc::downgrade(&new));
+    new
+}
+
+fn remembered(host: &str) -> Option<io::Error> {
+    let failed = FAILED.lock();
+    let (_, kind, text) = failed.get(host).filter(|(at, ..)| at.elapsed() < REMEMBERED)?;
+    Some(io::Error::new(*kind, text.clone()))
+}
+
+fn remember(host: String, error: &io::Error) {
+    let mut failed = FAILED.lock();
+    if failed.len() >= FAILURES {
+        failed.retain(|_, (at, ..)| at.elapsed() < REMEMBERED);
+    }
+    if failed.len() < FAILURES {
+        failed.insert(host, (Instant::now(), error.kind(), error.to_string()));
     }
 }
 
@@ -109,6 +166,8 @@ impl reqwest::dns::Resolve for System {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
     use super::*;
 
     #[tokio::test]
@@ -120,5 +179,71 @@ mod tests {
         let (at, ..) = FAILED.lock()["no-such-host.invalid"];
         assert!(at <= began, "it was not asked for again");
         assert!(addresses("localhost").await.unwrap().iter().all(IpAddr::is_loopback));
+    }
+
+    /// A lookup that a name server never answers, until `end` is dropped. `begun` gets its host.
+    fn silent(
+        begun: &Sender<String>,
+        ends: &Arc<Mutex<Receiver<()>>>,
+        host: &str,
+    ) -> impl FnOnce() -> io::Result<Vec<IpAddr>> + use<> {
+        let (begun, ends, host) = (begun.clone(), Arc::clone(ends), host.to_owned());
+        move || {
+            begun.send(host).map_err(io::Error::other)?;
+            let _ = ends.lock().recv();
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    fn of(blocking: &Arc<Blocking>, definition: &str) -> Option<Attempt> {
+        Some(Attempt { blocking: Arc::clone(blocking), definition: definition.to_owned() })
+    }
+
+    #[tokio::test]
+    async fn silent_name_server_is_remembered_though_its_attempt_has_ended() {
+        let (begun, begins) = channel();
+        let (end, ends) = channel();
+        let (ends, blocking) = (Arc::new(Mutex::new(ends)), Arc::new(Blocking::waiting()));
+        let host = "silent-and-remembered.invalid";
+        let attempt = tokio::spawn(look_up(of(&blocking, "a"), host.to_owned(), silent(&begun, &ends, host)));
+        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        attempt.abort();
+        drop(end);
+        // Another definition knows it, too. The second lookup is never asked.
+        while remembered(host).is_none() {
+            tokio::task::yield_now().await;
+        }
+        let again = look_up(of(&blocking, "b"), host.to_owned(), || Ok(Vec::new())).await;
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn notices_to_a_dead_host_leave_the_places_of_their_definition_to_other_hosts() {
+        let (begun, begins) = channel();
+        let (end, ends) = channel();
+        let (ends, blocking) = (Arc::new(Mutex::new(ends)), Arc::new(Blocking::waiting()));
+        let host = "dead-customer.invalid";
+        let dead: Vec<_> = (0..20)
+            .map(|_| tokio::spawn(look_up(of(&blocking, "a"), host.to_owned(), silent(&begun, &ends, host))))
+            .collect();
+        let begins = tokio::task::spawn_blocking(move || begins.recv().map(|_| begins).unwrap()).await.unwrap();
+        for _ in 0..20 {
+            look_up(of(&blocking, "a"), "living-customer.invalid".to_owned(), || Ok(Vec::new())).await.unwrap();
+        }
+        assert!(begins.try_recv().is_err(), "one lookup of the host runs");
+        drop(end);
+        for dead in dead {
+            assert_eq!(dead.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        assert!(begins.try_recv().is_err(), "the others got its failure");
+    }
+
+    #[cfg(feature = "redis-streams")]
+    #[tokio::test]
+    async fn lookups_of_another_task_count_for_the_attempt_that_began_them() {
+        let blocking = Arc::new(Blocking::waiting());
+        let within = ATTEMPT.scope(of(&blocking, "a").unwrap(), async { attempt() }).await;
+        let counted = tokio::spawn(async move { begun_by(within, attempt).map(|attempt| attempt.definition) });
+        assert_eq!(counted.await.unwrap().as_deref(), Some("a"));
     }
 }

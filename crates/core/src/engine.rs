@@ -33,7 +33,7 @@ pub struct Engine {
     param_cipher: RwLock<Option<Arc<dyn ParamCipher>>>,
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
     secret_rules: RwLock<Arc<SecretRules>>,
-    blocking: Blocking,
+    blocking: Arc<Blocking>,
     computing: Blocking,
 }
 
@@ -55,7 +55,7 @@ impl Engine {
             param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
             secret_rules: RwLock::default(),
-            blocking: Blocking::waiting(),
+            blocking: Arc::new(Blocking::waiting()),
             computing: Blocking::computing(),
         }
     }
@@ -246,7 +246,7 @@ impl Engine {
     }
 
     /// Returns what runs calls that may block a thread, because they wait.
-    pub fn blocking(&self) -> &Blocking {
+    pub fn blocking(&self) -> &Arc<Blocking> {
         &self.blocking
     }
 
