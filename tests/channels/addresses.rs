@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use solid_notify::channels::{AllowedNetworks, Amqp, ChannelExt, Chat, Mail, Nats, RedisStreams, Webhook};
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
-use solid_notify::{NotifyDef, OutboxExt, add_notice};
+use solid_notify::{NotifyDef, OutboxExt, Status, add_notice};
 use test_support::sending::{Calls, allow_secrets, eventually};
 use tokio::net::TcpListener;
 
@@ -53,7 +53,8 @@ impl Site {
         Self { outbox, sweeper, connections, port }
     }
 
-    /// Sends a notice by a channel to a host. Returns the class and the text of the failure, with `HOST` instead of the host.
+    /// Sends a notice by a channel to a host. Returns the class and the text of the failure, with `HOST` instead of the host; for the class `waits` of what
+    /// the node reports.
     async fn fails(&self, channel: &str, url: &str, host: &str) -> (String, String) {
         let secret = SecretFile::new(&url.replace("HOST", host).replace("PORT", &self.port.to_string()));
         let reference = secret.reference();
@@ -79,8 +80,16 @@ impl Site {
         tx.commit().await.unwrap();
         self.sweeper.drain().await;
         let notice = self.outbox.find(id).await.unwrap().unwrap();
-        let last = notice.errors.last().unwrap_or_else(|| panic!("{name}: {notice:?}"));
-        (last.class.clone(), last.message.replace(host, "HOST"))
+        if let Some(last) = notice.errors.last() {
+            return (last.class.clone(), last.message.replace(host, "HOST"));
+        }
+        assert_eq!((notice.status, notice.failures), (Status::NotSent, 0), "{name}");
+        let refused = async || {
+            let states = self.outbox.definitions().await.unwrap();
+            states.into_iter().find(|state| state.row.name == name).unwrap().refused_by
+        };
+        eventually("the node reports it", async || !refused().await.is_empty()).await;
+        ("waits".to_owned(), refused().await.remove(0).problem.replace(host, "HOST"))
     }
 }
 
@@ -91,7 +100,9 @@ async fn no_channel_connects_to_an_address_that_is_refused() {
         for host in ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "10.0.0.1", "169.254.169.254"] {
             let (class, message) = site.fails(channel, url, host).await;
             let names_the_rule = message.contains("is refused because it is") && message.contains("allow_networks");
-            assert!(class == "invalid" && names_the_rule, "{channel} to {host}: {class}: {message}");
+            // Each notice of a row that names the host itself would fail for how this node is set up.
+            let expected = if channel == "webhook" { "invalid" } else { "waits" };
+            assert!(class == expected && names_the_rule, "{channel} to {host}: {class}: {message}");
         }
         // Some clients read these as addresses; to others they are names, which the operating system resolves.
         for host in ["2130706433", "0x7f000001", "127.1"] {

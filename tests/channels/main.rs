@@ -14,6 +14,7 @@ mod mail;
 mod mail_rows;
 mod receiver;
 mod recipients;
+mod repeated;
 mod secrets;
 mod send;
 mod setting_up;

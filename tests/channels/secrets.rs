@@ -34,6 +34,16 @@ impl Channels {
         define(&self.outbox, name, channel, config).await;
     }
 
+    /// Waits until the node reports a problem of a definition, and returns it.
+    async fn problem(&self, name: &str) -> String {
+        let refused = async || {
+            let states = self.outbox.definitions().await.unwrap();
+            states.into_iter().find(|state| state.row.name == name).unwrap().refused_by
+        };
+        eventually("the node reports it", async || !refused().await.is_empty()).await;
+        refused().await.remove(0).problem
+    }
+
     /// Adds a notice of a definition, and returns it after its attempt.
     async fn attempt(&self, name: &str) -> NoticeRecord {
         let id = add(&self.outbox, name).await;
@@ -184,10 +194,44 @@ async fn secret_is_sent_to_the_hosts_alone_that_its_rule_names() {
             channels.define(&name, channel, config).await;
             let before = receiver.posted.count();
             let notice = channels.attempt(&name).await;
-            let error = notice.errors.last().map(|last| (last.class.clone(), last.message.clone())).unwrap_or_default();
-            let refused = error.0 == "invalid" && error.1.contains("not for \"127.0.0.1\"");
-            assert_eq!(refused, !is_right, "{name} to {host}: {error:?}");
+            assert_eq!(notice.status == Status::NotSent, !is_right, "{name} to {host}: {notice:?}");
+            if !is_right {
+                let problem = channels.problem(&name).await;
+                let says_how = problem.contains("not for \"127.0.0.1\"; to allow it, add the host");
+                assert!(problem.starts_with("handler_config: ") && says_how, "{name}: {problem}");
+                assert_eq!(notice.failures, 0, "{name}");
+            }
             assert!(is_right || receiver.posted.count() == before, "{name}: something was sent");
+        }
+    }
+}
+
+#[tokio::test]
+async fn client_secret_is_used_where_its_rule_names_both_hosts() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("client"), "s3cret").unwrap();
+    let secret = format!("file:{}", folder.path().join("client").display());
+    let all = format!("file:{}/", folder.path().display());
+    let granted = json!({ "access_token": "t0ken", "token_type": "Bearer" }).to_string();
+    let (tokens, receiver) = (Receiver::accepting(&granted).await, Receiver::accepting("").await);
+    let token_url = tokens.url("/token").replace("127.0.0.1", "localhost");
+    let client = json!({ "token_url": token_url, "client_id": "a", "client_secret": secret });
+    let config = json!({ "url": receiver.url("/"), "auth": { "oauth2": client } });
+    for (hosts, missing) in [
+        (&["localhost"][..], Some("127.0.0.1")),
+        (&["127.0.0.1"], Some("localhost")),
+        (&["localhost", "127.0.0.1"], None),
+    ] {
+        let channels = Channels::start(SecretRules::none().allow(rule(&all).hosts(hosts.to_vec()))).await;
+        channels.define("hook", "webhook", &config).await;
+        let notice = channels.attempt("hook").await;
+        match missing {
+            Some(host) => {
+                let problem = channels.problem("hook").await;
+                assert!(problem.contains(&format!("not for \"{host}\"")), "{problem}");
+                assert_eq!((tokens.posted.count(), receiver.posted.count()), (0, 0));
+            }
+            None => assert_eq!(notice.status, Status::Succeeded, "{notice:?}"),
         }
     }
 }

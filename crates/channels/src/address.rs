@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use solid_notify_core::ErrorClass;
 use solid_notify_sweeper::Failure;
 
 use crate::error::ChannelError;
@@ -132,9 +131,12 @@ impl AllowedNetworks {
         address.parse().map_or(Ok(()), |address| self.check(address))
     }
 
-    /// The same for an attempt whose URL has no value of the parameter in it.
+    /// The same for an attempt whose host the row names itself.
+    ///
+    /// # Errors
+    /// The notice waits, because the next one would have the same host, and another node may allow it.
     pub(crate) fn admit(&self, host: &str) -> Result<(), Failure> {
-        self.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid).free_of_values())
+        self.check_host(host).map_err(|refused| Failure::wait(format!("handler_config: {refused}")))
     }
 
     /// Returns those addresses of a name that may be connected to, of what a lookup has found.

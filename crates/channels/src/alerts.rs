@@ -10,6 +10,7 @@ use std::fmt;
 use crate::chat::{self, ChatService, NamedChat};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
+use crate::hiding;
 #[cfg(feature = "mail")]
 use crate::mail::{self, Mailer};
 
@@ -95,6 +96,7 @@ impl AlertChannels {
             errors.push(no_mailer(left.iter().map(ToString::to_string)));
             return errors;
         };
+        hiding::note(mailer.password());
         let letter = mail::alert_letter(notice.param(), mailboxes);
         match mailer.send(&letter, &notice.idempotency_key(), &left).await {
             Ok(sent) => {
@@ -160,21 +162,7 @@ impl Handler for AlertChannels {
     type Param = Alert;
 
     async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
-        let alert = notice.param();
-        let mut recipients = Recipients::of(alert);
-        if recipients.is_empty() {
-            recipients = self.defaults.clone();
-        }
-        if recipients.is_empty() {
-            return Err(Failure::give_up(ChannelError::NoRecipient { definition: alert.definition.clone() }));
-        }
-        let progress = Progress::of(&notice, |_, name| name.to_owned());
-        let mails = self.mail(&notice, &progress, &recipients.email);
-        let sending = join(mails, self.chat(&notice, &progress, &recipients.chats));
-        #[cfg(any(feature = "mail", feature = "plain-chat"))]
-        let sending = crate::lookup::of_attempt(&notice, sending);
-        let (mails, chats) = sending.await;
-        result(mails.into_iter().chain(chats).collect())
+        hiding::of_attempt(self.deliver(notice)).await
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
@@ -193,6 +181,26 @@ impl Handler for AlertChannels {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl AlertChannels {
+    async fn deliver(&self, notice: Notice<Alert>) -> HandlerResult {
+        let alert = notice.param();
+        let mut recipients = Recipients::of(alert);
+        if recipients.is_empty() {
+            recipients = self.defaults.clone();
+        }
+        if recipients.is_empty() {
+            return Err(Failure::give_up(ChannelError::NoRecipient { definition: alert.definition.clone() }));
+        }
+        let progress = Progress::of(&notice, |_, name| name.to_owned());
+        let mails = self.mail(&notice, &progress, &recipients.email);
+        let sending = join(mails, self.chat(&notice, &progress, &recipients.chats));
+        #[cfg(any(feature = "mail", feature = "plain-chat"))]
+        let sending = crate::lookup::of_attempt(&notice, sending);
+        let (mails, chats) = sending.await;
+        result(mails.into_iter().chain(chats).collect())
     }
 }
 

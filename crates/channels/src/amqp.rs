@@ -8,6 +8,8 @@ mod replies;
 mod reply;
 mod send;
 
+use std::sync::Arc;
+
 use solid_notify_core::AnyOutbox;
 use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::HandlerResult;
@@ -16,6 +18,7 @@ use tokio::sync::watch;
 use self::broker::Broker;
 pub use self::config::AmqpConfig;
 use self::config::Prepared;
+use self::link::Link;
 pub use self::replies::Replies;
 use crate::address::AllowedNetworks;
 use crate::brokers::{Clients, Suspects, Unconnected};
@@ -95,13 +98,12 @@ impl Channel for Amqp {
         let message = send::message(config, notice, &secrets)?;
         let broker =
             Broker::of(&self.brokers, &prepared.broker, &self.networks, &config.url, secrets.get(&config.url)?)?;
-        secrets.check_all(broker.host())?;
+        secrets.admit_all(broker.host())?;
         let key = notice.idempotency_key();
-        if self.suspects.take(&key) {
-            return broker
-                .alone(async |link| send::publish(&link, message, notice).await?)
-                .await
-                .map_err(Unconnected::failure)?;
+        if self.suspects.has(&key) {
+            let publish = async |link: Arc<Link>| send::publish(&link, message, notice).await?;
+            let sent = async { broker.alone(publish).await.map_err(Unconnected::failure)? };
+            return self.suspects.alone(&key, sent).await;
         }
         let link = broker.link().await.map_err(Unconnected::failure)?;
         match send::publish(&link, message, notice).await {

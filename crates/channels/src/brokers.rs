@@ -9,6 +9,8 @@ use std::{fmt, io};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+use solid_notify_core::ErrorClass;
 use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -26,15 +28,24 @@ const SUSPECTS: usize = 10_000;
 const ALONE: usize = 4;
 
 /// The notices, by idempotency key, whose messages were under way when a broker closed the connection because of one message. It
-/// is not known which of them it was. Each is sent once more on a connection of its own, where it can only hurt itself.
+/// is not known which of them it was. Each is sent on a connection of its own until it has succeeded, so that it can only hurt itself.
 #[derive(Default)]
 pub(crate) struct Suspects(Mutex<HashSet<String>>);
 
 impl Suspects {
-    /// Returns whether this notice was noted, and forgets it.
-    pub(crate) fn take(&self, key: &str) -> bool {
-        let mut keys = self.0.lock();
-        !keys.is_empty() && keys.remove(key)
+    /// Returns whether this notice was noted.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.lock().contains(key)
+    }
+
+    /// Returns the result of a notice that was sent on a connection of its own, and forgets the notice after a success. Another attempt of a
+    /// message that closes connections would otherwise close the shared one again.
+    pub(crate) async fn alone(&self, key: &str, sent: impl Future<Output = HandlerResult>) -> HandlerResult {
+        let result = sent.await;
+        if result.is_ok() {
+            self.0.lock().remove(key);
+        }
+        result
     }
 
     /// Notes a notice, and returns its result: it is handed back, and counts no try.
@@ -48,6 +59,28 @@ impl Suspects {
     }
 }
 
+/// What became of a message.
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+pub(crate) enum Published {
+    Ended(HandlerResult),
+    /// The server has closed the connection because of a message: of this one, or of another one on it.
+    Refused,
+}
+
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+impl Published {
+    /// Returns the result of a message that was alone on its connection.
+    pub(crate) fn alone(self) -> HandlerResult {
+        match self {
+            Self::Ended(result) => result,
+            Self::Refused => {
+                let error = "the server closed the connection because of this message";
+                Err(Failure::retry(error).class(ErrorClass::Invalid))
+            }
+        }
+    }
+}
+
 /// The places of connections for one message each.
 pub(crate) struct Alone(Semaphore);
 
@@ -58,13 +91,13 @@ impl Default for Alone {
 }
 
 impl Alone {
-    /// Uses a connection that `connect` makes.
+    /// Uses a connection that `connect` makes: boxed, because each attempt would have a place for its large state.
     ///
     /// # Errors
     /// Why it could not be made.
     pub(crate) async fn with<T, E>(
         &self,
-        connect: impl Future<Output = Result<T, E>>,
+        connect: BoxFuture<'static, Result<T, E>>,
         send: impl AsyncFnOnce(T) -> HandlerResult,
     ) -> Result<HandlerResult, Unconnected<E>> {
         // The semaphore is never closed.
@@ -153,14 +186,11 @@ where
     /// # Errors
     /// Why it could not be made. A call after [`PAUSE`] tries again; those before it get the same error, because many notices that wait for a
     /// broker would keep it from starting.
-    pub(crate) async fn get<F>(
+    pub(crate) async fn get(
         &self,
         is_usable: impl FnOnce(&T) -> bool,
-        connect: impl FnOnce() -> F,
-    ) -> Result<T, Unconnected<E>>
-    where
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
+        connect: impl FnOnce() -> BoxFuture<'static, Result<T, E>>,
+    ) -> Result<T, Unconnected<E>> {
         let pending = {
             let mut current = self.0.lock();
             match current.as_ref().map(|(begun, pending)| (begun, pending, pending.peek())) {
@@ -174,11 +204,10 @@ where
     }
 }
 
-fn pending<T, E, F>(connecting: F) -> Pending<T, E>
+fn pending<T, E>(connecting: BoxFuture<'static, Result<T, E>>) -> Pending<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Error + Send + Sync + 'static,
-    F: Future<Output = Result<T, E>> + Send + 'static,
 {
     let connecting = tokio::spawn(tokio::time::timeout(TIME_TO_CONNECT, connecting));
     let connected = async move {
@@ -250,13 +279,24 @@ mod tests {
         assert_eq!(clients.0.lock().len(), 1, "ended clients are forgotten");
     }
 
+    #[tokio::test]
+    async fn suspect_stays_alone_until_it_has_succeeded() {
+        let (suspects, key) = (Suspects::default(), "7");
+        let alone = async |result: HandlerResult| suspects.alone(key, async { result }).await;
+        assert!(!suspects.has(key) && suspects.hand_back(key.to_owned()).is_err());
+        assert!(alone(Err(Failure::retry("refused"))).await.is_err());
+        assert!(suspects.has(key), "it would close the shared connection again");
+        assert!(alone(Ok(())).await.is_ok());
+        assert!(!suspects.has(key));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn connection_is_made_once_and_anew_after_a_failure_or_a_loss() {
         let (connecting, tries) = (Connecting::<i32, io::Error>::default(), Mutex::new(0));
         let get = async |usable: bool, result: Result<i32, io::ErrorKind>| {
             let connect = || {
                 *tries.lock() += 1;
-                async move { result.map_err(io::Error::from) }
+                async move { result.map_err(io::Error::from) }.boxed()
             };
             connecting.get(|_| usable, connect).await
         };

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use solid_notify_core::definition::{SecretRef, read_config};
+use solid_notify_core::definition::{SecretRef, SecretString, read_config};
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice, SweeperBuilder};
 
-use crate::template;
+use crate::{hiding, template};
 
 /// A notice as channels get it: they do not know the type of its parameter.
 pub type AnyNotice = Notice<Box<RawValue>>;
@@ -114,7 +114,9 @@ pub(crate) fn ack_token(notice: &AnyNotice) -> solid_notify_core::Result<Option<
     const WITHOUT_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
     let valid = |within: Duration| if within.is_zero() { WITHOUT_LIMIT } else { within.saturating_add(LATE) };
-    notice.ack_within().map(|within| notice.ack_token(valid(within))).transpose()
+    let token = notice.ack_within().map(|within| notice.ack_token(valid(within))).transpose()?;
+    hiding::note(&token.clone().map(SecretString::from));
+    Ok(token)
 }
 
 /// The same, and `None` where the program has no keys: a receiver that is no consumer of a queue often acks in another way.
@@ -199,7 +201,7 @@ impl<C: Channel> Handler for ReadyChannel<C> {
             feature = "redis-streams"
         ))]
         let attempt = crate::lookup::of_attempt(&notice, attempt);
-        attempt.await
+        hiding::of_attempt(attempt).await
     }
 }
 

@@ -21,7 +21,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
 use serde_json::Value;
 use solid_notify_core::Response;
-use solid_notify_core::definition::{ExposeSecret, SecretString};
+use solid_notify_core::definition::SecretString;
 use solid_notify_core::error::BoxError;
 
 pub use channel::Chat;
@@ -31,6 +31,7 @@ pub use slack::Slack;
 pub use we_com::WeCom;
 
 use crate::error::ChannelError;
+use crate::hiding;
 use crate::lookup::System;
 use crate::tls;
 
@@ -135,19 +136,11 @@ pub enum ChatResult {
 pub(crate) struct NamedChat {
     pub(crate) name: String,
     service: Arc<dyn ChatService>,
-    /// What must not be shown of an answer, beside the secrets of the service.
-    hidden: Vec<SecretString>,
 }
 
 impl NamedChat {
     pub(crate) fn new(name: String, service: impl ChatService) -> Self {
-        Self { name, service: Arc::new(service), hidden: Vec::new() }
-    }
-
-    /// Hides secrets of the message, too, where the service repeats them.
-    pub(crate) fn hiding(mut self, secrets: &[SecretString]) -> Self {
-        self.hidden.extend_from_slice(secrets);
-        self
+        Self { name, service: Arc::new(service) }
     }
 
     /// Checks the URL at the start, so that a mistake shows before the first alert.
@@ -163,11 +156,17 @@ impl NamedChat {
     pub(crate) async fn send(&self, client: &Client, text: &str) -> (Option<Response>, Result<(), ChannelError>) {
         let chat = self.name.clone();
         let post = self.service.post(text, Utc::now());
+        let secrets = self.service.secrets().into_iter().chain([post.url.clone()]).map(SecretString::from);
+        hiding::note(&secrets.collect::<Vec<_>>());
         let Answer { status, failure, retry_after, body } = match ask(client, &post).await {
             Ok(answer) => answer,
             // The URL is the secret of most services, and reqwest's errors contain it.
             Err(error) => return (None, Err(ChannelError::NoAnswer { chat, source: error.without_url().into() })),
         };
+        // Some services repeat an unknown token in their answer. It is removed before a part of the answer is taken.
+        let is_cut = body.len() >= ANSWER_LIMIT;
+        let hidden = hiding::hidden();
+        let body = if is_cut { hidden.clean_beginning(&body) } else { hidden.clean(&body) };
         let response = ChatResponse { status: status.as_u16(), retry_after, body: &body };
         let result = match status {
             StatusCode::TOO_MANY_REQUESTS => {
@@ -175,23 +174,16 @@ impl NamedChat {
             }
             _ => self.service.judge(&response),
         };
-        let mut secrets = self.service.secrets();
-        secrets.extend(self.hidden.iter().map(|secret| secret.expose_secret().to_owned()));
-        let hidden = |text: &str| hide(text.to_owned(), &post.url, &secrets);
         let result = match result {
             ChatResult::Accepted if status.is_success() => Ok(()),
             ChatResult::Accepted => {
-                let reason = hidden(&format!("{status}: {}", response.excerpt()));
+                let reason = format!("{status}: {}", response.excerpt());
                 Err(ChannelError::Refused { chat, reason, source: failure })
             }
-            ChatResult::TooOften { delay, reason } => {
-                Err(ChannelError::TooOften { chat, delay, reason: hidden(&reason) })
-            }
-            ChatResult::Refused { reason } => {
-                Err(ChannelError::Refused { chat, reason: hidden(&reason), source: failure })
-            }
+            ChatResult::TooOften { delay, reason } => Err(ChannelError::TooOften { chat, delay, reason }),
+            ChatResult::Refused { reason } => Err(ChannelError::Refused { chat, reason, source: failure }),
         };
-        (Some(Response::new(status.as_u16()).body(hidden(&body))), result)
+        (Some(Response::new(status.as_u16()).body(body)), result)
     }
 }
 
@@ -242,16 +234,6 @@ async fn beginning(mut response: reqwest::Response) -> Result<String, reqwest::E
         }
     }
     Ok(String::from_utf8_lossy(&body).into_owned())
-}
-
-/// Removes secrets, because some services repeat an unknown token in their answer.
-fn hide(reason: String, url: &str, secrets: &[String]) -> String {
-    let url = Url::parse(url).ok();
-    let segments = url.iter().filter_map(Url::path_segments).flatten().map(str::to_owned);
-    let values = url.iter().flat_map(Url::query_pairs).map(|(_, value)| value.into_owned());
-    // Shorter parts are not secrets, and occur in many words.
-    let secrets = segments.chain(values).chain(secrets.iter().cloned()).filter(|part| part.len() >= 6);
-    secrets.fold(reason, |reason, secret| reason.replace(&secret, "…"))
 }
 
 /// Puts the keyword that a robot requires in each message before the text.
@@ -317,13 +299,6 @@ mod tests {
         assert_eq!(retry_after(&headers), Some(Duration::from_secs(52)));
         headers.insert("retry-after", "7".parse().unwrap());
         assert_eq!(retry_after(&headers), Some(Duration::from_secs(7)));
-    }
-
-    #[test]
-    fn secrets_are_taken_out_of_answers() {
-        let url = "https://chat.example/hook/T0KEN-IN-PATH?access_token=t0ken-in-query&v=1";
-        let reason = "no hook T0KEN-IN-PATH with t0ken-in-query and SEC-of-mine, code 1".to_owned();
-        assert_eq!(hide(reason, url, &["SEC-of-mine".to_owned()]), "no hook … with … and …, code 1");
     }
 
     #[test]

@@ -57,6 +57,7 @@ mod chat;
 mod delivered;
 mod error;
 mod field;
+mod hiding;
 #[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]
 mod http;
 #[cfg(any(
@@ -74,6 +75,8 @@ mod mail;
 mod nats;
 #[cfg(feature = "redis-streams")]
 mod redis_streams;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "redis-streams"))]
+mod relay;
 mod secrets;
 pub mod template;
 #[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use lettre::Address;
 use lettre::address::AddressError;
 use lettre::message::Mailbox;
-use solid_notify_core::Response;
+use solid_notify_core::definition::SecretString;
 use solid_notify_core::error::BoxError;
 use url::Host;
 
@@ -29,6 +29,7 @@ pub use channel::Mail;
 
 use crate::error::ChannelError;
 use message::Letter;
+use session::Reply;
 use settings::Settings;
 
 /// Sends mails through an SMTP server.
@@ -72,6 +73,11 @@ impl Mailer {
         })
     }
 
+    /// Returns the password of its account, which no text of the server may show.
+    pub(crate) fn password(&self) -> Option<&SecretString> {
+        self.settings.password.as_ref()
+    }
+
     /// Sends a letter to these of its recipients. `id` is the same at each attempt, so that a mail program shows a mail that arrives twice
     /// only once.
     pub(crate) async fn send(&self, letter: &Letter, id: &str, to: &[Address]) -> Result<Sent, ChannelError> {
@@ -99,7 +105,7 @@ pub(crate) struct Sent {
     /// An error for each of the other addresses.
     pub(crate) refused: Vec<ChannelError>,
     /// The reply to the mail; `None` if the server refused all addresses.
-    pub(crate) response: Option<Response>,
+    pub(crate) response: Option<Reply>,
 }
 
 impl fmt::Debug for Mailer {

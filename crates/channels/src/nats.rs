@@ -9,10 +9,9 @@ use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::HandlerResult;
 
 pub use self::config::NatsConfig;
-use self::send::Published;
 use self::server::Server;
 use crate::address::AllowedNetworks;
-use crate::brokers::{Clients, Current, Suspects, Unconnected};
+use crate::brokers::{Clients, Current, Published, Suspects, Unconnected};
 use crate::channel::{AnyNotice, Channel};
 use crate::secrets::Secrets;
 
@@ -67,15 +66,14 @@ impl Channel for Nats {
         let message = send::message(&prepared.config, notice, &secrets)?;
         let server = Server::of(&self.servers, &prepared.server, &self.networks, &prepared.config, &secrets)?;
         for host in server.hosts() {
-            secrets.check_all(host)?;
+            secrets.admit_all(host)?;
             self.networks.admit(host)?;
         }
         let key = notice.idempotency_key();
-        if self.suspects.take(&key) {
-            return server
-                .alone(async |link| send::publish(&link, message, notice).await.alone())
-                .await
-                .map_err(Unconnected::failure)?;
+        if self.suspects.has(&key) {
+            let publish = async |link| send::publish(&link, message, notice).await.alone();
+            let sent = async { server.alone(publish).await.map_err(Unconnected::failure)? };
+            return self.suspects.alone(&key, sent).await;
         }
         let link = server.link().await.map_err(Unconnected::failure)?;
         match send::publish(&link, message, notice).await {

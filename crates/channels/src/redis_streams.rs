@@ -5,16 +5,20 @@ mod send;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_redis_connection::{Error, Redis, Resolve};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 pub use self::config::RedisStreamsConfig;
+use self::send::Link;
 use crate::address::AllowedNetworks;
-use crate::brokers::{Clients, Connecting, Current, Unconnected};
+use crate::brokers::{Alone, Clients, Connecting, Current, Published, Suspects, Unconnected};
 use crate::channel::{AnyNotice, Channel};
 use crate::lookup;
+use crate::relay::{self, Intake};
 use crate::secrets::Secrets;
 
 /// Appends notices to Redis streams. Definitions choose it by `handler = 'redis_stream'`; see [`RedisStreamsConfig`].
@@ -24,11 +28,14 @@ use crate::secrets::Secrets;
 pub struct RedisStreams {
     networks: AllowedNetworks,
     servers: Clients<Server>,
+    suspects: Suspects,
 }
 
 /// A Redis and the connection to it.
+#[derive(Default)]
 struct Server {
-    connecting: Connecting<Redis, Error>,
+    connecting: Connecting<Link, Error>,
+    alone: Alone,
 }
 
 /// A checked configuration, with the server that it uses.
@@ -50,27 +57,39 @@ impl RedisStreams {
         self
     }
 
-    async fn connection(&self, prepared: &Prepared, secrets: &Secrets<'_>) -> Result<Redis, Failure> {
+    /// Returns the server of a configuration, and its URL.
+    fn server<'s>(&self, prepared: &Prepared, secrets: &'s Secrets<'_>) -> Result<(Arc<Server>, &'s str), Failure> {
         let url = secrets.get(&prepared.config.url)?.expose_secret();
         for host in hosts(url)? {
-            secrets.check_all(&host)?;
+            secrets.admit_all(&host)?;
             self.networks.admit(&host)?;
         }
-        let make = || Ok(Server { connecting: Connecting::default() });
-        let server: Arc<Server> = prepared.server.client(&self.servers, url, make)?;
-        let networks = self.networks.clone();
-        let resolve: Resolve =
-            Arc::new(move |host, port| Box::pin(lookup::sockets(host, port, Some(networks.clone()))));
-        // Whether the server may delete old streams is the operator's choice.
-        let connect = || Redis::builder(url).allow_eviction(true).resolver(resolve).connect();
-        server.connecting.get(|_| true, connect).await.map_err(|error| {
-            let class = match &error {
-                Unconnected::Refused(error) => send::class(error),
-                Unconnected::Late(_) => ErrorClass::Timeout,
-            };
-            error.failure().class(class)
-        })
+        Ok((prepared.server.client(&self.servers, url, || Ok(Server::default()))?, url))
     }
+
+    /// Connects to addresses that a row may reach.
+    fn connect(&self, url: &str) -> BoxFuture<'static, Result<Link, Error>> {
+        let intake = Intake::of_acknowledgements();
+        // Here, because the lookups count for the definition of the attempt that began the connection.
+        let (networks, attempt, taken) = (self.networks.clone(), lookup::attempt(), Arc::clone(&intake));
+        let resolve: Resolve = Arc::new(move |host, port| {
+            let begin = || lookup::sockets(host, port, Some(networks.clone()));
+            let (found, taken) = (lookup::begun_by(attempt.clone(), begin), Arc::clone(&taken));
+            Box::pin(async move { Ok(vec![relay::open(&found.await?, &taken).await?]) })
+        });
+        // Whether the server may delete old streams is the operator's choice.
+        let connecting = Redis::builder(url).allow_eviction(true).resolver(resolve).connect();
+        async move { Ok(Link { redis: connecting.await?, intake, refused: Arc::default() }) }.boxed()
+    }
+}
+
+/// Returns the failure of an attempt without a connection.
+fn unconnected(error: Unconnected<Error>) -> Failure {
+    let class = match &error {
+        Unconnected::Refused(error) => send::class(error),
+        Unconnected::Late(_) => ErrorClass::Timeout,
+    };
+    error.failure().class(class)
 }
 
 impl Channel for RedisStreams {
@@ -90,8 +109,18 @@ impl Channel for RedisStreams {
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
         let entry = send::entry(&prepared.config, notice, &secrets)?;
-        let redis = self.connection(prepared, &secrets).await?;
-        send::append(redis, entry, notice).await
+        let (server, url) = self.server(prepared, &secrets)?;
+        let key = notice.idempotency_key();
+        if self.suspects.has(&key) {
+            let append = async |link| send::append(link, entry, notice).await.alone();
+            let sent = async { server.alone.with(self.connect(url), append).await.map_err(unconnected)? };
+            return self.suspects.alone(&key, sent).await;
+        }
+        let link = server.connecting.get(|link| !link.intake.is_worn(), || self.connect(url)).await;
+        match send::append(link.map_err(unconnected)?, entry, notice).await {
+            Published::Ended(result) => result,
+            Published::Refused => self.suspects.hand_back(key),
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{SecretRef, SecretString};
-use solid_notify_core::secret::Destination;
+use solid_notify_core::secret::{Destination, SecretError};
 use solid_notify_sweeper::Failure;
 
 use crate::channel::AnyNotice;
+use crate::hiding;
 
 /// The secrets of an attempt, which the program lets its definition use ([`AnyOutbox::use_secret_rules`]).
 ///
@@ -23,6 +24,8 @@ impl<'a> Secrets<'a> {
     pub async fn read(notice: &'a AnyNotice, references: Vec<SecretRef>) -> Result<Self, Failure> {
         let engine = notice.outbox().engine();
         let read = engine.secrets(notice.definition(), references.clone(), Destination::Later).await?;
+        // No response and no failure of the attempt shows them.
+        hiding::note(&read);
         Ok(Self { notice, read: references.into_iter().zip(read).collect() })
     }
 
@@ -33,6 +36,26 @@ impl<'a> Secrets<'a> {
     pub fn get(&self, reference: &SecretRef) -> Result<&SecretString, Failure> {
         let found = self.read.iter().find(|(known, _)| known == reference).map(|(_, secret)| secret);
         found.ok_or_else(|| Failure::retry(format!("the secret {reference} was not read")))
+    }
+
+    /// Checks that they may be sent to a host that the row names itself.
+    ///
+    /// # Errors
+    /// The notice waits, because the next one would have the same host, and another node may allow it.
+    pub(crate) fn admit<'r>(
+        &self,
+        host: &str,
+        references: impl IntoIterator<Item = &'r SecretRef>,
+    ) -> Result<(), Failure> {
+        self.check(host, references).map_err(|refused| Failure::wait(format!("handler_config: {refused}")))
+    }
+
+    /// The same of all of them.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(crate) fn admit_all(&self, host: &str) -> Result<(), Failure> {
+        self.admit(host, self.read.iter().map(|(reference, _)| reference))
     }
 
     /// Checks that all of them may be sent to a host.
@@ -52,12 +75,12 @@ impl<'a> Secrets<'a> {
         host: &str,
         references: impl IntoIterator<Item = &'r SecretRef>,
     ) -> Result<(), Failure> {
-        let rules = self.notice.outbox().engine().secret_rules();
-        for reference in references {
-            rules
-                .check(self.notice.definition(), reference, Destination::Host(host))
-                .map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
-        }
-        Ok(())
+        self.check(host, references).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))
+    }
+
+    fn check<'r>(&self, host: &str, references: impl IntoIterator<Item = &'r SecretRef>) -> Result<(), SecretError> {
+        let (rules, definition) = (self.notice.outbox().engine().secret_rules(), self.notice.definition());
+        let mut references = references.into_iter();
+        references.try_for_each(|reference| rules.check(definition, reference, Destination::Host(host)))
     }
 }

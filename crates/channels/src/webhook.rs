@@ -30,9 +30,10 @@ pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
+use crate::hiding;
 use crate::http::Network;
 use crate::secrets::Secrets;
-use auth::{Auth, Authorization, OAuth2, TokenCache, Tokens};
+use auth::{Auth, Authorization, KeptToken, OAuth2, TokenCache, Tokens};
 use client::{TlsClient, TlsFiles};
 pub use prepared::Prepared;
 use request::Request;
@@ -77,7 +78,7 @@ impl Channel for Webhook {
         let token = match &config.auth {
             Some(Auth::OAuth2(client)) => {
                 networks.check_host(client.host()).map_err(|refused| format!("auth.oauth2.token_url: {refused}"))?;
-                Some(self.tokens.get(client))
+                Some(KeptToken::of(self.tokens.get(client)))
             }
             _ => None,
         };
@@ -85,9 +86,7 @@ impl Channel for Webhook {
     }
 
     fn secrets(prepared: &Prepared) -> Vec<SecretRef> {
-        let config = &prepared.config;
-        let of_auth = config.auth.as_ref().map(|auth| auth.secret().clone());
-        config.sent_secrets().into_iter().chain(of_auth).collect()
+        prepared.config.secrets()
     }
 
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
@@ -108,7 +107,10 @@ impl Webhook {
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
         let request = Request::new(prepared, notice, &secrets)?;
         let host = request.url.host_str().unwrap_or_default();
-        secrets.check_host(host, &config.sent_secrets())?;
+        match &prepared.url {
+            Some(_) => secrets.admit_all(host)?,
+            None => secrets.check_all(host)?,
+        }
         let networks = &self.network.networks;
         networks.check_host(host).map_err(|refused| Failure::retry(refused).class(ErrorClass::Invalid))?;
         if !config.has_one_receiver() {
@@ -119,7 +121,7 @@ impl Webhook {
             (Some(kept), Some(files)) => &kept.get(&self.network, files, &secrets)?,
             _ => &self.client,
         };
-        let tokens = Tokens { cache: prepared.token.as_deref(), client, secrets: &secrets };
+        let tokens = Tokens { kept: prepared.token.as_ref(), client, secrets: &secrets };
         let mut authorization = match &config.auth {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
@@ -137,9 +139,7 @@ impl Webhook {
         let limit = config.max_response_bytes;
         let body = receive::body(&mut response, limit).await;
         let body = body.map_err(|error| prepared.unanswered(error))?;
-        let mut hidden = request.secrets;
-        hidden.extend(authorization.into_iter().flat_map(|used| used.secrets));
-        notice.set_response(receive::kept(status, &body, limit, &hidden));
+        notice.set_response(receive::kept(status, &body, limit, &hiding::hidden()));
         let is_success = config.success.iter().any(|pattern| pattern.contains(status));
         receive::judged(status, response.headers(), is_success, config.has_one_receiver())
     }

@@ -1,6 +1,8 @@
 //! The channels to brokers, with real servers: what a message contains, what a failure is, and that no notice is lost while a server
 //! restarts or hangs.
 
+pub mod fake;
+mod hostile;
 mod nats;
 mod on_redis;
 mod rabbitmq;

@@ -10,6 +10,7 @@ use solid_notify::channels::RedisStreams;
 use solid_notify::{NotifyDef, Status};
 use test_servers::servers::{Ending, redis as private};
 use test_support::databases::server_url;
+use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
 use super::{Sending, signal};
@@ -127,5 +128,22 @@ async fn private_redis_that_restarts_and_hangs_loses_no_entry() {
     let entries = entries(&mut connect(server.url()), "orders");
     let seen: BTreeSet<String> = entries.iter().map(|entry| entry.get("id").unwrap()).collect();
     assert_eq!(seen.len(), ids.len(), "each notice arrived");
+    sending.sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_closed_because_of_one_entry_costs_the_others_no_try() {
+    let url = server_url("REDIS_URL");
+    let (before, place) = url.rsplit_once("127.0.0.1:").unwrap();
+    let (port, behind) = place.split_at(place.find(|c: char| !c.is_ascii_digit()).unwrap_or(place.len()));
+    let proxy = Proxy::start(format!("127.0.0.1:{port}").parse().unwrap(), || ()).await;
+    let (mut redis, key) = (connect(&url), fresh_key());
+    let through = format!("{before}127.0.0.1:{}{behind}", proxy.port);
+    let sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), &through).await;
+    sending.define("order", json!({ "stream": key })).await;
+    sending
+        .lose_no_try_where_a_message_closes_the_connection(&proxy, b"-ERR Protocol error: invalid bulk length\r\n")
+        .await;
+    let _: () = redis.del(&key).unwrap();
     sending.sweeper.shutdown().await;
 }

@@ -1,8 +1,11 @@
 //! How the receiver recognises the sender: basic authentication and OAuth 2. The bearer token is in `results.rs`.
 
 use serde_json::{Value, json};
-use solid_notify::{NotifyDef, Status};
+use solid_notify::{NewNotice, NotifyDef, Status};
 use solid_notify_conformance::Backend;
+use test_support::raw::{Raw, read_request};
+use test_support::sending::{Calls, eventually, record};
+use tokio::io::AsyncWriteExt;
 
 use crate::webhooks::sender::{Sender, failure, response, secret};
 use crate::webhooks::server::Receiver;
@@ -121,5 +124,88 @@ async fn attempts_at_the_same_time_fetch_one_token() {
     let ended = futures_util::future::join_all(attempts).await;
     assert!(ended.iter().all(|ended| ended.status == Status::Succeeded));
     assert_eq!(tokens.got.count(), 1);
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn private_name_of_a_token_endpoint_is_not_told_from_an_unknown_one() {
+    let (sender, files) =
+        (Sender::with(solid_notify::channels::Webhook::builder()).await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    let mut failures = Vec::new();
+    for host in ["localhost", "no-such-host.invalid"] {
+        let mut config = config(&receiver, &tokens, &files);
+        config["url"] = json!("https://shop.example.com/");
+        config["auth"]["oauth2"]["token_url"] = json!(format!("http://{host}:{}/token", tokens.port()));
+        let failed = sender.send(config, &json!(1)).await;
+        failures.push((failure(&failed).0.to_owned(), failure(&failed).1.to_owned()));
+    }
+    assert_eq!(failures[0], failures[1]);
+    assert!(failures[0].1.contains("the name of the host has no address that may be reached"), "{failures:?}");
+    assert_eq!(tokens.got.count(), 0);
+    sender.close().await;
+}
+
+#[tokio::test]
+async fn definition_that_waits_for_a_token_stops_no_other_one() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, begun) = (Receiver::answering(200).await, Calls::default());
+    let connections = begun.clone();
+    // The first request for a token is never answered.
+    let tokens = Raw::serving(move |mut stream| {
+        connections.note(());
+        let hangs = connections.count() == 1;
+        async move {
+            read_request(&mut stream).await;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            let body = granted("t0ken-1", 3600).2;
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+        }
+    })
+    .await;
+    let mut config = config(&receiver, &Receiver::answering(200).await, &files);
+    config["auth"]["oauth2"]["token_url"] = json!(tokens.url());
+    config["timeout"] = json!("10m");
+    sender.define("waits", &config).await;
+    sender.define("other", &config).await;
+    let waits = sender.backend.add_new(NewNotice::new("waits", 1).unwrap()).await.id();
+    eventually("a token is asked for", async || begun.count() == 1).await;
+    assert_eq!(sender.attempt("other", &json!(1)).await.status, Status::Succeeded);
+    assert_eq!(record(&sender.backend, waits).await.status, Status::Sending);
+}
+
+#[tokio::test]
+async fn token_endpoint_that_sends_without_an_end_is_cut() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let receiver = Receiver::answering(200).await;
+    for head in ["HTTP/1.1 200 OK\r\n\r\n{\"access_token\":\"", "HTTP/1.1 200 OK\r\nx-long: "] {
+        let taken = Calls::default();
+        let counter = taken.clone();
+        let tokens = Raw::serving(move |mut stream| {
+            let counter = counter.clone();
+            async move {
+                read_request(&mut stream).await;
+                let _ = stream.write_all(head.as_bytes()).await;
+                let mut sent = 0;
+                while stream.write_all(&[b'x'; 16 * 1024]).await.is_ok() {
+                    sent += 16 * 1024;
+                    assert!(sent < 64 * 1024 * 1024, "the client reads on and on");
+                }
+                counter.note(sent);
+            }
+        })
+        .await;
+        let mut config = config(&receiver, &Receiver::answering(200).await, &files);
+        config["auth"]["oauth2"]["token_url"] = json!(tokens.url());
+        let failed = sender.send(config, &json!(1)).await;
+        assert!(failure(&failed).1.starts_with("the token endpoint "), "{failed:?}");
+        eventually("the connection is closed", async || taken.count() > 0).await;
+        // What the sockets hold, and far less than a token or a header may have.
+        assert!(taken.all()[0] < 16 * 1024 * 1024, "{:?}", taken.all());
+    }
+    assert_eq!(receiver.got.count(), 0);
     sender.close().await;
 }

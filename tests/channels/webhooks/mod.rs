@@ -8,5 +8,5 @@ mod hostile;
 mod requests;
 mod results;
 mod sender;
-mod server;
+pub mod server;
 mod tls;

@@ -13,6 +13,10 @@ use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
 /// After two intervals without a byte from the broker the connection is lost.
 const HEARTBEAT_SECONDS: u16 = 10;
 
+/// The largest frame that the client agrees to, in bytes: the one of RabbitMQ. The client takes any size that the broker names, and makes two
+/// buffers for 32 frames each.
+const FRAME_BYTES: u32 = 131_072;
+
 /// A broker and the connection to it.
 pub(super) struct Broker {
     uri: AMQPUri,
@@ -49,6 +53,9 @@ impl Broker {
             uri.authority.host = host.to_owned();
         }
         uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECONDS));
+        // 0 means any size.
+        uri.query.frame_max =
+            uri.query.frame_max.filter(|given| (1..FRAME_BYTES).contains(given)).or(Some(FRAME_BYTES));
         Ok(Self { uri, networks: networks.clone(), connecting: Connecting::default(), alone: Alone::default() })
     }
 
@@ -59,7 +66,7 @@ impl Broker {
 
     /// Returns the connection, once it is made.
     pub(super) async fn link(&self) -> Result<Arc<Link>, Unconnected<lapin::Error>> {
-        self.connecting.get(|link| link.is_connected(), || Link::open(self.uri.clone(), &self.networks)).await
+        self.connecting.get(|link| link.is_usable(), || Link::open(self.uri.clone(), &self.networks)).await
     }
 
     /// Uses a connection for one message.
@@ -89,6 +96,14 @@ mod tests {
         assert_eq!((six.authority.host.as_str(), six.authority.port, six.vhost.as_str()), ("::1", 5673, "/"));
         assert_eq!(six.query.heartbeat, Some(HEARTBEAT_SECONDS));
         assert_eq!(uri("amqp://host?heartbeat=60").unwrap().query.heartbeat, Some(60));
+        for (given, used) in [
+            ("", FRAME_BYTES),
+            ("?frame_max=0", FRAME_BYTES),
+            ("?frame_max=4096", 4096),
+            ("?frame_max=134217728", FRAME_BYTES),
+        ] {
+            assert_eq!(uri(&format!("amqp://host{given}")).unwrap().query.frame_max, Some(used), "{given}");
+        }
         for wrong in ["hunter2", "http://hunter2@host", "amqp:hunter2", "amqp://host?heartbeat=hunter2"] {
             let problem = uri(wrong).unwrap_err();
             assert!(problem.contains("amqp://") && !problem.contains("hunter2"), "{wrong}: {problem}");

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
 use lapin::types::ShortString;
@@ -20,6 +21,7 @@ use tracing::dispatcher::{Dispatch, set_default};
 
 use crate::address::AllowedNetworks;
 use crate::lookup;
+use crate::relay::{self, Intake};
 
 /// A message and where it goes.
 pub(super) struct Message {
@@ -39,24 +41,25 @@ pub(super) struct Link {
     blocked: watch::Receiver<Option<String>>,
     /// The broker has closed the connection because of what it got.
     is_refused: Arc<AtomicBool>,
+    intake: Arc<Intake>,
 }
 
 impl Link {
     /// Connects to an address of the host that a row may reach.
-    pub(super) fn open(
-        uri: AMQPUri,
-        networks: &AllowedNetworks,
-    ) -> impl Future<Output = lapin::Result<Arc<Self>>> + Send + use<> {
+    pub(super) fn open(uri: AMQPUri, networks: &AllowedNetworks) -> BoxFuture<'static, lapin::Result<Arc<Self>>> {
         // Here, because the lookup counts for the definition of the attempt that began it.
         let found = lookup::sockets(&uri.authority.host, uri.authority.port, Some(networks.clone()));
-        async move { Self::connect(uri, found.await?).await }
+        async move { Self::connect(uri, found.await?).await }.boxed()
     }
 
     async fn connect(uri: AMQPUri, addresses: Vec<SocketAddr>) -> lapin::Result<Arc<Self>> {
         let runtime = lapin::runtime::default_runtime()?;
+        let intake = Intake::of_messages();
+        let taken = Arc::clone(&intake);
         let connect = async move |uri: AMQPUri, runtime| {
             keep_thread_silent();
-            let stream = AsyncTcpStream::connect(&runtime, addresses.clone()).await?;
+            let relay = relay::open(&addresses, &taken).await?;
+            let stream = AsyncTcpStream::connect(&runtime, relay).await?;
             Ok(match uri.scheme {
                 AMQPScheme::AMQP => stream,
                 AMQPScheme::AMQPS => stream.into_tls(&uri.authority.host, OwnedTLSConfig::default().as_ref()).await?,
@@ -86,12 +89,17 @@ impl Link {
                 }
             }
         });
-        Ok(Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused }))
+        Ok(Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused, intake }))
     }
 
-    /// Returns false after a loss.
-    pub(super) fn is_connected(&self) -> bool {
-        self.connection.status().connected()
+    /// Returns false after a loss, and when the broker has sent very much over it.
+    pub(super) fn is_usable(&self) -> bool {
+        self.connection.status().connected() && !self.is_worn()
+    }
+
+    /// Returns whether the broker has sent so much over it that another connection is to be made.
+    pub(super) fn is_worn(&self) -> bool {
+        self.intake.is_worn()
     }
 
     /// Returns whether the error of a message may be the fault of another one, because of which the broker has closed the connection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
+use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
 use lapin::types::FieldTable;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
@@ -35,6 +35,9 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other;
 /// the store itself limits how many it stores at the same time.
 const PREFETCH: u16 = 100;
+/// The largest body of a reply, in bytes, because all replies in work are in memory. A larger one is rejected when it has come; how much the broker
+/// may send meanwhile, `relay.rs` limits.
+const REPLY_BYTES: usize = 64 * 1024;
 
 /// Receives replies until it is dropped; returned by [`super::Amqp::replies`].
 #[derive(Debug)]
@@ -110,6 +113,14 @@ fn source(row: &NotifyDef) -> Option<(Source, (String, SecretRef))> {
     Some(((config.url.to_string(), config.reply_queue?), (row.name.clone(), config.url)))
 }
 
+/// Why a consumer has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    ByTheBroker,
+    /// Its connection has taken in much, and is made anew.
+    Worn,
+}
+
 /// The consumer of a queue.
 struct Consumer {
     outbox: AnyOutbox,
@@ -129,7 +140,10 @@ impl Consumer {
         loop {
             let queue = &self.queue.0;
             match self.consume(&broker, &mut wait).await {
-                Ok(()) => tracing::warn!(queue, "the broker has ended the consumer of a queue for replies"),
+                Ok(Ended::Worn) => continue,
+                Ok(Ended::ByTheBroker) => {
+                    tracing::warn!(queue, "the broker has ended the consumer of a queue for replies");
+                }
                 Err(error) => tracing::warn!(%error, queue, "cannot receive replies; is the queue declared?"),
             }
             sleep(wait).await;
@@ -138,7 +152,7 @@ impl Consumer {
     }
 
     /// Consumes until the connection or the queue is lost.
-    async fn consume(&self, broker: &Current<Broker>, wait: &mut Duration) -> Result<(), BoxError> {
+    async fn consume(&self, broker: &Current<Broker>, wait: &mut Duration) -> Result<Ended, BoxError> {
         let secrets =
             self.outbox.engine().secrets(&self.definition, vec![self.url.clone()], Destination::Later).await?;
         let url = secrets.first().ok_or("no URL was read")?;
@@ -146,17 +160,24 @@ impl Consumer {
         let broker = broker.map_err(|failure| failure.error().to_string())?;
         let rules = self.outbox.engine().secret_rules();
         rules.check(&self.definition, &self.url, Destination::Host(broker.host()))?;
-        let channel = broker.link().await?.channel().await?;
+        let link = broker.link().await?;
+        let channel = link.channel().await?;
         channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let (queue, options) = (self.queue.short()?, BasicConsumeOptions::default());
         let replies = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
         *wait = WAITS.0;
+        let (tag, mut ended) = (replies.tag(), Ended::ByTheBroker);
         let handled = replies.map(|delivery| async move { self.handle(delivery?).await });
         let mut handled = handled.buffer_unordered(usize::from(PREFETCH));
         while let Some(handled) = handled.next().await {
             handled?;
+            if ended == Ended::ByTheBroker && link.is_worn() {
+                // What has come is still handled.
+                channel.basic_cancel(tag.clone(), BasicCancelOptions::default()).await?;
+                ended = Ended::Worn;
+            }
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Stores a reply and acks it, or rejects it.
@@ -164,6 +185,7 @@ impl Consumer {
         let queue = &self.queue.0;
         let token = delivery.properties.correlation_id().as_ref().map(|token| token.as_str());
         let handled = match Reply::read(token, &delivery.data) {
+            _ if delivery.data.len() > REPLY_BYTES => Handled::Useless("its body has more than 64 KiB"),
             Ok(reply) => self.stored(&reply).await,
             Err(problem) => Handled::Useless(problem),
         };

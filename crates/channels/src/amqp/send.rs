@@ -9,6 +9,7 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use super::config::{AmqpConfig, TEST, short};
 use super::link::{Link, Message};
 use crate::channel::{AnyNotice, ack_token};
+use crate::hiding;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
@@ -84,7 +85,7 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
         confirmation = &mut publishing => confirmation,
         Ok(reason) = async { blocked.wait_for(Option::is_some).await.map(|reason| reason.clone()) } => {
             // The time-out of the attempt ends the wait. The response then says why.
-            notice.set_response(Response::new("connection.blocked").body(reason.unwrap_or_default()));
+            notice.set_response(hiding::response("connection.blocked", &reason.unwrap_or_default()));
             publishing.await
         }
     };
@@ -140,7 +141,7 @@ fn result(confirmation: Confirmation, notice: &AnyNotice) -> HandlerResult {
 }
 
 fn unroutable(returned: &BasicReturnMessage, notice: &AnyNotice) -> Failure {
-    notice.set_response(Response::new(returned.reply_code).body(returned.reply_text.as_str()));
+    notice.set_response(hiding::response(returned.reply_code, returned.reply_text.as_str()));
     let error = format!(
         "the broker returned the message ({} {}): no queue is bound to the exchange {:?} for this routing key",
         returned.reply_code,

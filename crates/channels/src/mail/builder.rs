@@ -8,6 +8,7 @@ use lettre::message::Mailbox;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
+use solid_notify_core::definition::SecretString;
 use url::{Host, Url};
 
 use super::Mailer;
@@ -28,6 +29,7 @@ pub struct MailerBuilder {
     networks: Option<AllowedNetworks>,
     security: Security,
     credentials: Option<Credentials>,
+    password: Option<SecretString>,
     from: Option<String>,
     from_name: Option<String>,
     root_certificates: Vec<Vec<u8>>,
@@ -75,6 +77,7 @@ impl MailerBuilder {
             networks: None,
             security,
             credentials: None,
+            password: None,
             from: None,
             from_name: None,
             root_certificates: Vec::new(),
@@ -126,7 +129,9 @@ impl MailerBuilder {
 
     /// Sets the account on the server.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials::new(user.into(), password.into()));
+        let password = password.into();
+        self.credentials = Some(Credentials::new(user.into(), password.clone()));
+        self.password = Some(password.into());
         self
     }
 
@@ -194,6 +199,7 @@ impl MailerBuilder {
             security: self.security,
             tls,
             credentials: self.credentials,
+            password: self.password,
             from,
             hello: ClientId::default(),
             timeout: self.timeout,

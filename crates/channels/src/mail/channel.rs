@@ -8,16 +8,18 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
-use solid_notify_sweeper::{Failure, HandlerResult, Response};
+use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::attachments::{self, Limits};
 use super::config::MailConfig;
 use super::message::Letter;
+use super::session::Reply;
 use super::{Mailer, mailbox, mailboxes};
 use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
+use crate::hiding;
 use crate::secrets::Secrets;
 use crate::template::{Addresses, Template, Values};
 
@@ -123,7 +125,8 @@ impl Channel for Mail {
             Some(mailer) if prepared.config.smtp.is_none() => mailer.clone(),
             _ => prepared.mailer(&self.networks, letter.from.as_ref(), &secrets)?,
         };
-        secrets.check_all(mailer.host())?;
+        secrets.admit_all(mailer.host())?;
+        hiding::note(mailer.password());
         let progress = Progress::of(notice, fingerprint);
         let left: Vec<Address> = letter.recipients().filter(|to| !progress.has(to.as_ref())).cloned().collect();
         if left.is_empty() {
@@ -141,18 +144,18 @@ impl Channel for Mail {
             }
             Err(error) => errors.push(error),
         }
-        if let Some(reply) = reply.or_else(|| errors.iter().find_map(reply_of)) {
-            notice.set_response(reply);
+        if let Some((code, text)) = reply.or_else(|| errors.iter().find_map(reply_of)) {
+            notice.set_response(hiding::response(code, &text));
         }
         result(errors)
     }
 }
 
 /// Returns the server's reply that is an error.
-fn reply_of(error: &ChannelError) -> Option<Response> {
+fn reply_of(error: &ChannelError) -> Option<Reply> {
     let (ChannelError::Mail { source, .. } | ChannelError::AddressRefused { source, .. }) = error else { return None };
     let error = source.downcast_ref::<lettre::transport::smtp::Error>()?;
-    Some(Response::new(u16::from(error.status()?)).body(error.to_string()))
+    Some((error.status()?.into(), error.to_string()))
 }
 
 /// Returns a short form of an address that is different for each notice. The description is stored without encryption, and it has none of

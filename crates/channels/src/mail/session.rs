@@ -15,7 +15,6 @@ use lettre::transport::smtp::authentication::DEFAULT_MECHANISMS;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{Extension, MailParameter};
-use solid_notify_core::Response;
 use solid_notify_core::error::BoxError;
 use tokio::time::timeout;
 
@@ -28,13 +27,16 @@ const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 /// The addresses that the server refused, with their errors; it accepted the mail for the others.
 pub(super) type Refusals = Vec<(Address, Error)>;
 
+/// The code and the text of a reply.
+pub(super) type Reply = (u16, String);
+
 /// Sends a mail. Returns the refusals, and the server's reply to the mail; `None` if it refused all addresses.
 pub(super) async fn send(
     settings: &Settings,
     from: &Mailbox,
     to: &[Address],
     mail: &[u8],
-) -> Result<(Refusals, Option<Response>), BoxError> {
+) -> Result<(Refusals, Option<Reply>), BoxError> {
     let (mut connection, sent) = within(settings, async {
         let mut connection = open(settings).await?;
         let sent = hand_over(&mut connection, from, to, mail).await?;
@@ -72,7 +74,7 @@ async fn hand_over(
     from: &Mailbox,
     to: &[Address],
     mail: &[u8],
-) -> Result<(Refusals, Option<Response>), Error> {
+) -> Result<(Refusals, Option<Reply>), Error> {
     let mut parameters = Vec::new();
     // Without this extension the server refuses such an address separately below.
     let has_utf8 = to.iter().any(|address| !AsRef::<str>::as_ref(address).is_ascii());
@@ -94,7 +96,7 @@ async fn hand_over(
     connection.command(Data).await?;
     let reply = connection.message(mail).await?;
     let text = reply.message().collect::<Vec<_>>().join("\n");
-    Ok((refusals, Some(Response::new(u16::from(reply.code())).body(text))))
+    Ok((refusals, Some((reply.code().into(), text))))
 }
 
 /// Returns true for an answer about the address. 421 ("the service ends now") is about the server (RFC 5321, 3.8 and

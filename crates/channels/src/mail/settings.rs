@@ -6,6 +6,7 @@ use lettre::message::Mailbox;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::TlsParameters;
 use lettre::transport::smtp::extension::ClientId;
+use solid_notify_core::definition::SecretString;
 
 use crate::address::AllowedNetworks;
 
@@ -29,6 +30,8 @@ pub(super) struct Settings {
     pub(super) security: Security,
     pub(super) tls: Option<TlsParameters>,
     pub(super) credentials: Option<Credentials>,
+    /// The one in `credentials`, which shows none.
+    pub(super) password: Option<SecretString>,
     pub(super) from: Mailbox,
     pub(super) hello: ClientId,
     pub(super) timeout: Duration,

@@ -8,12 +8,14 @@ use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
-use solid_notify_core::{ErrorClass, Response};
+use solid_notify_core::ErrorClass;
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 use super::config::{NatsConfig, TEST};
 use super::server::{Link, Loss};
+use crate::brokers::Published;
 use crate::channel::{AnyNotice, ack_token};
+use crate::hiding;
 use crate::secrets::Secrets;
 use crate::template::Values;
 
@@ -68,26 +70,6 @@ fn insert(headers: &mut HeaderMap, name: impl AsRef<str>, value: &str) -> Result
     Ok(())
 }
 
-/// What became of a message.
-pub(super) enum Published {
-    Ended(HandlerResult),
-    /// The server has closed the connection because of a message: of this one, or of another one on it.
-    Refused,
-}
-
-impl Published {
-    /// Returns the result of a message that was alone on its connection.
-    pub(super) fn alone(self) -> HandlerResult {
-        match self {
-            Self::Ended(result) => result,
-            Self::Refused => {
-                let error = "the server closed the connection because of this message";
-                Err(Failure::retry(error).class(ErrorClass::Invalid))
-            }
-        }
-    }
-}
-
 /// How many bytes the line before a message may have: the usual limit of a server, which says it to no client.
 const LINE: usize = 4096;
 
@@ -125,14 +107,14 @@ fn result(acknowledged: Result<PublishAck, PublishError>, notice: &AnyNotice) ->
     match acknowledged {
         Ok(ack) => {
             let status = if ack.duplicate { "duplicate" } else { "stored" };
-            notice
-                .set_response(Response::new(status).body(format!("stream {}, sequence {}", ack.stream, ack.sequence)));
+            let body = format!("stream {}, sequence {}", ack.stream, ack.sequence);
+            notice.set_response(hiding::response(status, &body));
             Ok(())
         }
         Err(error) => {
             let refused = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
             let Some(refused) = refused else { return Err(error.into()) };
-            notice.set_response(Response::new(refused.error_code().0).body(refused.to_string()));
+            notice.set_response(hiding::response(refused.error_code().0, &refused.to_string()));
             let class = class(refused);
             Err(Failure::retry(error).class(class))
         }

@@ -1,9 +1,11 @@
 //! [`Server`]: the client of one URL, which all definitions share. It is made when it is needed, and anew after a loss.
 //!
-//! The client (async-nats 0.51) resolves names by itself whenever it connects, and takes no stream. So it gets the addresses that names resolve
-//! to, after their check, and `tls.rs` verifies certificates by the names. It does not follow servers that a server names, because these would
-//! not be checked.
+//! The client (async-nats 0.51) resolves names by itself whenever it connects, and takes no stream. So it connects through a relay (`relay.rs`),
+//! which is connected to an address that was checked, and `tls.rs` verifies the certificate by the name. It does not follow servers that a server
+//! names, because these would not be checked.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use solid_notify_core::definition::ExposeSecret;
 use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::watch;
@@ -20,6 +24,7 @@ use super::tls::ByName;
 use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
 use crate::lookup;
+use crate::relay::{self, Intake};
 use crate::secrets::Secrets;
 
 /// After two intervals without an answer of the server the connection is lost.
@@ -52,6 +57,7 @@ pub(super) struct Link {
     pub(super) context: Context,
     /// Changes when the connection is lost. Then no acknowledgement comes any more for what was published before.
     pub(super) lost: Arc<watch::Sender<Loss>>,
+    intake: Arc<Intake>,
 }
 
 impl Server {
@@ -104,7 +110,7 @@ impl Server {
 
     /// Returns the client, once it has connected.
     pub(super) async fn link(&self) -> Result<Link, Unconnected<ConnectError>> {
-        self.connecting.get(Link::is_connected, || self.connect()).await
+        self.connecting.get(Link::is_usable, || self.connect()).await
     }
 
     /// Uses a connection for one message.
@@ -116,44 +122,47 @@ impl Server {
     }
 
     /// Connects to an address that a row may reach.
-    fn connect(&self) -> impl Future<Output = Result<Link, ConnectError>> + Send + use<> {
+    fn connect(&self) -> BoxFuture<'static, Result<Link, ConnectError>> {
         // Here, because the lookups count for the definition of the attempt that began them.
         let lookup = |server: &ServerAddr| {
             let found = lookup::sockets(server.host(), server.port(), Some(self.networks.clone()));
             (server.clone(), found)
         };
-        let lookups: Vec<_> = self.servers.iter().map(lookup).collect();
+        let mut lookups: Vec<_> = self.servers.iter().map(lookup).collect();
+        // Not all nodes use the first server of a cluster.
+        fastrand::shuffle(&mut lookups);
         let options = self.options.clone();
-        async move {
-            let (mut addresses, mut by_name, mut unknown) = (Vec::new(), ByName::default(), None);
+        let connecting = async move {
+            let mut failed = ConnectError::from(io::Error::from(io::ErrorKind::AddrNotAvailable));
             for (server, found) in lookups {
-                match found.await {
-                    Ok(found) => {
-                        for found in found {
-                            by_name.insert(found.ip(), server.host());
-                            addresses.push(format!("{}://{found}", server.scheme()).parse::<ServerAddr>()?);
-                        }
-                    }
-                    Err(error) => unknown = Some(error),
+                let connected = match found.await {
+                    Ok(found) => connect(&server, &found, options.clone()).await,
+                    Err(error) => Err(error.into()),
+                };
+                use ConnectErrorKind::{Authentication, AuthorizationViolation};
+                match connected {
+                    Err(error) if !matches!(error.kind(), Authentication | AuthorizationViolation) => failed = error,
+                    ended => return ended,
                 }
             }
-            match unknown {
-                Some(error) if addresses.is_empty() => Err(ConnectError::with_source(ConnectErrorKind::Io, error)),
-                _ => connect(addresses, options.tls_client_config(by_name.config()?)).await,
-            }
-        }
+            Err(failed)
+        };
+        connecting.boxed()
     }
 }
 
 impl Link {
-    fn is_connected(&self) -> bool {
-        self.client.connection_state() == State::Connected
+    /// Returns false after a loss, and when the server has sent very much over it.
+    fn is_usable(&self) -> bool {
+        self.client.connection_state() == State::Connected && !self.intake.is_worn()
     }
 }
 
-async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<Link, ConnectError> {
-    // After a loss the names may have other addresses, so this client ends soon.
-    let options = options.max_reconnects(addresses.len());
+async fn connect(server: &ServerAddr, addresses: &[SocketAddr], options: ConnectOptions) -> Result<Link, ConnectError> {
+    let intake = Intake::of_acknowledgements();
+    let relay = format!("{}://{}", server.scheme(), relay::open(addresses, &intake).await?).parse::<ServerAddr>()?;
+    // After a loss the name may have other addresses, so this client ends soon.
+    let options = options.max_reconnects(1).tls_client_config(ByName::new(server.host()).config()?);
     let lost = Arc::new(watch::Sender::new(Loss::Network));
     let (report, is_refused) = (Arc::clone(&lost), Arc::new(AtomicBool::new(false)));
     let options = options.event_callback(move |event| {
@@ -177,10 +186,10 @@ async fn connect(addresses: Vec<ServerAddr>, options: ConnectOptions) -> Result<
             }
         }
     });
-    let client = options.connect(addresses).await?;
+    let client = options.connect(relay).await?;
     let mut context = async_nats::jetstream::new(client.clone());
     context.set_timeout(TIME_TO_ACK);
-    Ok(Link { client, context, lost })
+    Ok(Link { client, context, lost, intake })
 }
 
 /// Returns a part of a URL without its percent signs.

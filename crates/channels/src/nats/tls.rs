@@ -1,11 +1,9 @@
-//! [`ByName`]: verifies the certificate of a server by the name in the URL, where the client connects to an address.
+//! [`ByName`]: verifies the certificate of a server by the name in the URL, where the client connects to a relay.
 //!
-//! The client would compare the certificate with the address. It sends no name to the server (SNI), so a server must have one certificate, as
-//! NATS servers do.
+//! The client would compare the certificate with the address of the relay. It sends no name to the server (SNI), so a server must have one
+//! certificate, as NATS servers do.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use async_nats::rustls::client::WebPkiServerVerifier;
@@ -14,29 +12,23 @@ use async_nats::rustls::crypto::{CryptoProvider, aws_lc_rs};
 use async_nats::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use async_nats::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// The names by which addresses were found.
+/// The name of the server to which a relay leads.
 #[derive(Debug)]
 pub(super) struct ByName {
-    names: HashMap<IpAddr, Vec<ServerName<'static>>>,
+    /// `None`: it is none that a certificate can have.
+    name: Option<ServerName<'static>>,
     provider: Arc<CryptoProvider>,
     /// Made with the first handshake, because most connections to a broker have no TLS and reading certificates takes a while.
     verifier: OnceLock<Result<Arc<WebPkiServerVerifier>, Error>>,
 }
 
-impl Default for ByName {
-    fn default() -> Self {
+impl ByName {
+    /// `host`: a name, or an address, of version 6 in brackets.
+    pub(super) fn new(host: &str) -> Self {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
         let provider = CryptoProvider::get_default().cloned();
         let provider = provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
-        Self { names: HashMap::new(), provider, verifier: OnceLock::new() }
-    }
-}
-
-impl ByName {
-    /// Notes that a host of the URL has this address.
-    pub(super) fn insert(&mut self, address: IpAddr, host: &str) {
-        if let Ok(name) = ServerName::try_from(host.to_owned()) {
-            self.names.entry(address).or_default().push(name);
-        }
+        Self { name: ServerName::try_from(host.to_owned()).ok(), provider, verifier: OnceLock::new() }
     }
 
     /// Returns the settings of TLS, with the operating system's certificates of authorities.
@@ -63,21 +55,12 @@ impl ServerCertVerifier for ByName {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        address: &ServerName<'_>,
+        relay: &ServerName<'_>,
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verifier = self.verifier()?;
-        let verify =
-            |name: &ServerName<'_>| verifier.verify_server_cert(end_entity, intermediates, name, ocsp_response, now);
-        let names = match address {
-            ServerName::IpAddress(address) => self.names.get(&IpAddr::from(*address)),
-            _ => None,
-        };
-        // Each of them leads to this address.
-        let mut names = names.into_iter().flatten();
-        let first = names.next().map_or_else(|| verify(address), verify);
-        names.fold(first, |verified, name| verified.or_else(|_| verify(name)))
+        let name = self.name.as_ref().unwrap_or(relay);
+        self.verifier()?.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(

@@ -1,12 +1,20 @@
 //! Makes an entry of a notice, appends it, and turns Redis's reply into the result of the attempt.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use solid_notify_core::{ErrorClass, Response};
+use solid_notify_core::ErrorClass;
 use solid_notify_redis_connection::{Error, Redis};
-use solid_notify_sweeper::{Failure, HandlerResult};
+use solid_notify_sweeper::Failure;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::config::{OWN_FIELDS, RedisStreamsConfig};
+use crate::brokers::Published;
 use crate::channel::{AnyNotice, ack_token};
+use crate::hiding;
+use crate::relay::Intake;
 use crate::secrets::Secrets;
 use crate::template::Values;
 
@@ -45,20 +53,52 @@ pub(super) fn entry(
     Ok(arguments)
 }
 
+/// A connection.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) redis: Redis,
+    pub(super) intake: Arc<Intake>,
+    /// Whether the server has closed it because of an entry.
+    pub(super) refused: Arc<watch::Sender<bool>>,
+}
+
+/// How long an entry whose connection was lost waits for the refusal of another entry, which the client reports at the same time.
+const TIME_TO_REFUSE: Duration = Duration::from_millis(200);
+
 /// Appends an entry. The reply with its id is the delivery.
-pub(super) async fn append(redis: Redis, entry: Vec<String>, notice: &AnyNotice) -> HandlerResult {
+pub(super) async fn append(link: Link, entry: Vec<String>, notice: &AnyNotice) -> Published {
+    let Link { redis, refused, .. } = link;
     // A task, because the connection notices a stall only by a call that is waited for to its end.
     let call = tokio::spawn(async move { redis.command::<String>("XADD", &entry, "appending to the stream").await });
-    match call.await? {
-        Ok(id) => {
-            notice.set_response(Response::new("stored").body(id));
-            Ok(())
+    let error = match call.await {
+        Ok(Ok(id)) => {
+            refused.send_if_modified(std::mem::take);
+            notice.set_response(hiding::response("stored", &id));
+            return Published::Ended(Ok(()));
         }
-        Err(error) => {
-            let class = class(&error);
-            Err(Failure::retry(error).class(class))
+        Ok(Err(error)) => error,
+        Err(error) => return Published::Ended(Err(error.into())),
+    };
+    if is_refusal(&error) {
+        tracing::warn!(%error, "Redis has closed a connection because of an entry");
+        refused.send_replace(true);
+        return Published::Refused;
+    }
+    let class = class(&error);
+    if class == ErrorClass::Network {
+        let mut refusals = refused.subscribe();
+        let refusal = timeout(TIME_TO_REFUSE, refusals.wait_for(|refused| *refused)).await;
+        if let Ok(Ok(_)) = refusal {
+            return Published::Refused;
         }
     }
+    Published::Ended(Err(Failure::retry(error).class(class)))
+}
+
+/// Returns whether the server says that what it got is not the protocol, such as a text longer than its `proto-max-bulk-len`. It then closes the
+/// connection. The client gives this reply to the entry that has waited longest, which need not be the one.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Redis { source, .. } if source.detail().is_some_and(|detail| detail.starts_with("Protocol error")))
 }
 
 /// Returns the class of an error.

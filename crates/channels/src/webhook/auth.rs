@@ -1,5 +1,6 @@
 //! How the receiver recognises the sender: a bearer token, user and password, or a token of OAuth 2 that this file fetches and keeps.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -16,6 +17,7 @@ use tokio::sync::Mutex;
 use super::client::Reference;
 use super::fields::{Endpoint, SecretShape};
 use super::receive;
+use crate::hiding;
 use crate::secrets::Secrets;
 
 /// How the receiver recognises the sender: one of these.
@@ -100,15 +102,17 @@ impl Auth {
         tokens: &Tokens<'_>,
         used: Option<&Authorization>,
     ) -> Result<Authorization, Failure> {
-        match self {
-            Self::Bearer(token) => Ok(Authorization::bearer(tokens.secrets.get(&token.0)?.clone())),
+        let authorization = match self {
+            Self::Bearer(token) => Authorization::bearer(tokens.secrets.get(&token.0)?.clone()),
             Self::Basic(Basic { user, password }) => {
                 let password = tokens.secrets.get(&password.0)?.clone();
                 let encoded = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
-                Ok(Authorization { header: format!("Basic {encoded}").into(), secrets: vec![password, encoded.into()] })
+                Authorization { header: format!("Basic {encoded}").into(), secrets: vec![password, encoded.into()] }
             }
-            Self::OAuth2(client) => client.token(tokens, used).await.map(Authorization::bearer),
-        }
+            Self::OAuth2(client) => client.token(tokens, used).await.map(Authorization::bearer)?,
+        };
+        hiding::note(&authorization.secrets);
+        Ok(authorization)
     }
 
     /// Returns its secret.
@@ -132,13 +136,26 @@ struct Token {
     until: Option<Instant>,
 }
 
-/// Where the token of one client is kept. Who fetches it holds the lock, so attempts that need it at the same time fetch it once.
+/// The token of one client, for all definitions that have this client.
 #[derive(Default)]
-pub(super) struct TokenCache(Mutex<Option<Token>>);
+pub(super) struct TokenCache(parking_lot::Mutex<Option<Token>>);
+
+/// The token as one definition uses it. Who fetches it holds the lock, so attempts of the definition that need it at the same time fetch it
+/// once. Other definitions do not wait for that, because their way to the endpoint may be another one.
+pub(super) struct KeptToken {
+    pub(super) of_client: Arc<TokenCache>,
+    fetching: Mutex<()>,
+}
+
+impl KeptToken {
+    pub(super) fn of(client: Arc<TokenCache>) -> Self {
+        Self { of_client: client, fetching: Mutex::default() }
+    }
+}
 
 /// What fetching a token needs.
 pub(super) struct Tokens<'a> {
-    pub(super) cache: Option<&'a TokenCache>,
+    pub(super) kept: Option<&'a KeptToken>,
     pub(super) client: &'a Client,
     pub(super) secrets: &'a Secrets<'a>,
 }
@@ -162,22 +179,29 @@ impl OAuth2 {
     }
 
     async fn token(&self, tokens: &Tokens<'_>, used: Option<&Authorization>) -> Result<SecretString, Failure> {
-        let fresh = TokenCache::default();
-        let mut kept = tokens.cache.unwrap_or(&fresh).0.lock().await;
-        let is_used = |token: &Token| {
-            let secrets = used.iter().flat_map(|used| &used.secrets);
-            secrets.into_iter().any(|secret| secret.expose_secret() == token.text.expose_secret())
+        let usable = || {
+            let kept = tokens.kept?.of_client.0.lock();
+            let token = kept.as_ref().filter(|token| token.until.is_none_or(|until| Instant::now() < until))?;
+            let refused = used.iter().flat_map(|used| &used.secrets);
+            let is_refused = refused.into_iter().any(|text| text.expose_secret() == token.text.expose_secret());
+            (!is_refused).then(|| token.text.clone())
         };
-        if let Some(token) = kept.as_ref()
-            && token.until.is_none_or(|until| Instant::now() < until)
-            && !is_used(token)
-        {
-            return Ok(token.text.clone());
+        if let Some(token) = usable() {
+            return Ok(token);
         }
-        *kept = None;
+        let _fetching = match tokens.kept {
+            Some(kept) => Some(kept.fetching.lock().await),
+            None => None,
+        };
+        // Another attempt may have fetched it meanwhile.
+        if let Some(token) = usable() {
+            return Ok(token);
+        }
         let token = self.fetch(tokens).await?;
         let text = token.text.clone();
-        *kept = Some(token);
+        if let Some(kept) = tokens.kept {
+            *kept.of_client.0.lock() = Some(token);
+        }
         Ok(text)
     }
 
@@ -209,7 +233,7 @@ impl OAuth2 {
 
     fn request(&self, tokens: &Tokens<'_>) -> Result<RequestBuilder, Failure> {
         let secret = tokens.secrets.get(&self.client_secret.0)?;
-        tokens.secrets.check_host(self.host(), [&self.client_secret.0])?;
+        tokens.secrets.admit(self.host(), [&self.client_secret.0])?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "client_credentials");
         for (name, value) in [("scope", &self.scope), ("audience", &self.audience)] {

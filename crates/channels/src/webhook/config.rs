@@ -188,8 +188,8 @@ impl WebhookConfig {
 
     /// Returns whether the URL's host is among those that the configuration lists.
     /// Returns the secrets that are used with the receiver; that of OAuth 2 goes to the token endpoint.
-    pub(super) fn sent_secrets(&self) -> Vec<SecretRef> {
-        let auth = self.auth.as_ref().filter(|auth| !auth.is_renewable()).map(|auth| auth.secret().clone());
+    pub(super) fn secrets(&self) -> Vec<SecretRef> {
+        let auth = self.auth.as_ref().map(|auth| auth.secret().clone());
         let tls = self.tls.iter().flat_map(TlsFiles::secrets);
         self.secrets.values().chain(&self.signing_keys).cloned().chain(auth).chain(tls).collect()
     }

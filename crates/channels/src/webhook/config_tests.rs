@@ -90,12 +90,18 @@ fn definitions_share_a_client_and_a_token() {
     let all: Vec<_> = (0..1000).map(|at| of(at, |_| {})).collect();
     let (tls, token) = (all[0].tls.as_ref().unwrap(), all[0].token.as_ref().unwrap());
     assert!(all.iter().all(|other| Arc::ptr_eq(tls, other.tls.as_ref().unwrap())), "one client for their certificates");
-    assert!(all.iter().all(|other| Arc::ptr_eq(token, other.token.as_ref().unwrap())), "one token for their client");
+    assert!(
+        all.iter().all(|other| Arc::ptr_eq(&token.of_client, &other.token.as_ref().unwrap().of_client)),
+        "one token for their client"
+    );
     let other = of(0, |config| {
         config["tls"]["ca_file"] = json!("/etc/other.pem");
         config["auth"]["oauth2"]["scope"] = json!("c");
     });
-    assert!(!Arc::ptr_eq(tls, other.tls.as_ref().unwrap()) && !Arc::ptr_eq(token, other.token.as_ref().unwrap()));
+    assert!(
+        !Arc::ptr_eq(tls, other.tls.as_ref().unwrap())
+            && !Arc::ptr_eq(&token.of_client, &other.token.as_ref().unwrap().of_client)
+    );
     // Without certificates of its own a definition has no client but the one of the channel.
     assert!(of(0, |config| *config = json!({ "url": "https://shop.example.com/" })).tls.is_none());
 }

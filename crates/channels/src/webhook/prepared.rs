@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reqwest::Url;
 use solid_notify_sweeper::Failure;
 
-use super::auth::TokenCache;
+use super::auth::KeptToken;
 use super::client::TlsClient;
 use super::config::WebhookConfig;
 use super::receive;
@@ -16,7 +16,7 @@ pub struct Prepared {
     /// The URL, if it is constant.
     pub(super) url: Option<Url>,
     pub(super) tls: Option<Arc<TlsClient>>,
-    pub(super) token: Option<Arc<TokenCache>>,
+    pub(super) token: Option<KeptToken>,
 }
 
 impl Prepared {

@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::{SecretRef, SecretString};
+use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::Failure;
 
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
@@ -25,8 +25,6 @@ pub(super) struct Request<'a> {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Cow<'a, str>,
-    /// What must not be shown of the response.
-    pub(super) secrets: Vec<SecretString>,
 }
 
 /// What a value of a CloudEvent in a header is encoded with (HTTP binding, 3.1.3.2); beside these all that is not ASCII.
@@ -74,10 +72,7 @@ impl<'a> Request<'a> {
         if let Some(token) = &filling.ack_token {
             set(&mut headers, "ack-token", token)?;
         }
-        let values = filling.values.into_inner();
-        let mut secrets = values.map(|values| values.secrets().to_vec()).unwrap_or_default();
-        secrets.extend(filling.ack_token.map(SecretString::from));
-        Ok(Self { url, headers, body, secrets })
+        Ok(Self { url, headers, body })
     }
 }
 

@@ -4,11 +4,14 @@
 //! [`crate::engine::Engine::secrets`] reads them, off the runtime.
 
 mod file;
+mod hidden;
 mod reference;
 mod rules;
 
 #[doc(hidden)]
 pub use file::{read_below, read_regular};
+#[doc(hidden)]
+pub use hidden::Hidden;
 pub use reference::{SecretError, SecretRef};
 pub use rules::{Destination, SecretRule, SecretRules, WrongSecretPattern};
 pub use secrecy::{ExposeSecret, SecretString};

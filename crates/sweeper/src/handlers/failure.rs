@@ -6,7 +6,7 @@ use std::time::Duration;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 
-use super::classify::{Classed, boxed, error_type};
+use super::classify::{Classed, boxed, chain, error_type};
 
 /// The result of an attempt: `Ok(())` says that the notice is delivered.
 ///
@@ -36,6 +36,8 @@ pub(crate) enum AfterFailure {
     Skip,
     /// Not a failure: its attempt continues after this time, without counting a try.
     HandBack(Duration),
+    /// Not a failure: the notice waits, and this node reports why.
+    Wait,
 }
 
 impl Failure {
@@ -89,7 +91,14 @@ impl Failure {
         Self::new(AfterFailure::HandBack(delay), "handed back")
     }
 
-    /// The same while the circuit of the receiver is open.
+    /// Has the notice wait, because of how this node is set up; it counts no try. The node reports it as the problem of the definition. `problem`
+    /// begins with the column that it is about, and has no value of the parameter. For handlers of the library.
+    #[doc(hidden)]
+    pub fn wait(problem: impl Into<String>) -> Self {
+        Self::new(AfterFailure::Wait, problem.into())
+    }
+
+    /// As [`Self::hand_back`], while the circuit of the receiver is open.
     pub(super) fn circuit_open(left: Duration) -> Self {
         Self::new(AfterFailure::HandBack(left), "the circuit of its receiver is open")
     }
@@ -128,6 +137,19 @@ impl Failure {
         Self { free_of_values: true, ..self }
     }
 
+    /// Changes what people see of the error. Its class stays. For handlers of the library.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shown_as(self, change: impl FnOnce(&str) -> String) -> Self {
+        let text = change(&self.text());
+        Self { error: Box::new(Shown { text, error: self.error }), ..self }
+    }
+
+    /// Returns what people see of the error.
+    pub(crate) fn text(&self) -> String {
+        with_causes(&self.error)
+    }
+
     /// Returns the error; of [`Failure::skip`] the reason.
     pub fn error(&self) -> &BoxError {
         &self.error
@@ -143,5 +165,73 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failure").field("next", &self.next).field("error", &self.error).finish()
+    }
+}
+
+/// Returns the texts of an error and its causes, outermost first. A cause is left out if
+/// the text so far already contains it.
+fn with_causes(error: &BoxError) -> String {
+    let mut text = error.to_string();
+    if error.is::<Shown>() {
+        return text;
+    }
+    for cause in chain(&**error).skip(1) {
+        let own = cause.to_string();
+        if !text.contains(&own) {
+            text.push_str(": ");
+            text.push_str(&own);
+        }
+        if cause.is::<Shown>() {
+            break;
+        }
+    }
+    text
+}
+
+/// An error of which people see another text than its own and those of its causes.
+#[derive(Debug)]
+struct Shown {
+    text: String,
+    error: BoxError,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Shown {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_reported_once_each() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("sending failed")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error: BoxError = Box::new(Outer(std::io::Error::other("connection refused")));
+        assert_eq!(with_causes(&error), "sending failed: connection refused");
+        let plain: BoxError = "busy".into();
+        assert_eq!(with_causes(&plain), "busy");
+        let hidden =
+            Failure::retry(Outer(std::io::Error::other("no t0ken"))).shown_as(|text| text.replace("t0ken", "…"));
+        assert_eq!(hidden.text(), "sending failed: no …");
+        assert_eq!(hidden.class(solid_notify_core::ErrorClass::Auth).text(), "sending failed: no …");
     }
 }

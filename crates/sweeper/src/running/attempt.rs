@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::cipher::{CipherError, NOT_KEPT};
-use solid_notify_core::definition::{FOREVER, TargetFilter};
+use solid_notify_core::definition::{FOREVER, NotifyDef, TargetFilter};
 use solid_notify_core::limit::TargetSign;
 use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::store::Authority;
@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::called::{Called, Message, hide, kept, timed_out, with_causes};
+use super::called::{Called, Message, hide, kept, timed_out};
 use super::decrypt::decrypt;
 use super::in_flight::AttemptsInFlight;
 use super::pause::pause;
@@ -93,7 +93,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         }
         Err(error) => {
             let problem = format!("encrypt_param: the parameter of notice {} cannot be decrypted: {error}", claimed.id);
-            let event = wait(worker, definition, claimed.id, &problem);
+            let event = wait(worker, &definition.row, claimed.id, &problem);
             return Outcome::new(claimed, ready, event);
         }
     };
@@ -180,15 +180,15 @@ async fn kept_by_filter(
         Some(Err(unjudged)) => {
             let problem =
                 format!("target_filter: it cannot be judged for the parameter of notice {}: {unjudged}", claimed.id);
-            Some(wait(worker, definition, claimed.id, &problem))
+            Some(wait(worker, &definition.row, claimed.id, &problem))
         }
         None => Some(Event::HandedBack(LATER)),
     }
 }
 
 /// Records and reports that a notice waits. `problem` begins with the column that it is about.
-fn wait(worker: &Worker, definition: &Definition, id: i64, problem: &str) -> Event {
-    let (def_id, name) = (definition.row.id, definition.row.name.as_str());
+fn wait(worker: &Worker, row: &NotifyDef, id: i64, problem: &str) -> Event {
+    let (def_id, name) = (row.id, row.name.as_str());
     if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), problem) {
         tracing::error!(definition = %name, notice = id, "{text}");
         worker.signals.check_soon();
@@ -259,15 +259,20 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             tracing::debug!(reason = %failure.error(), ?delay, "the attempt is handed back");
             Called::well(Event::HandedBack(delay))
         }
+        Ok(Ok(Err(failure @ Failure { next: AfterFailure::Wait, .. }))) => {
+            Called::well(wait(worker, &facts.row, facts.claimed.id, &failure.text()))
+        }
         Ok(Ok(Err(failure))) => {
             let class = worker.known.registered.classifier.class_of(&**failure.error());
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
-            let message = kept(facts, &failure, with_causes(failure.error()));
+            let message = kept(facts, &failure, failure.text());
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::Pause => Event::Paused(class),
                 AfterFailure::GiveUp => Event::GaveUp("the handler gave up: ".to_owned()),
-                AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) => Event::Failed(class),
+                AfterFailure::Retry | AfterFailure::Skip | AfterFailure::HandBack(_) | AfterFailure::Wait => {
+                    Event::Failed(class)
+                }
             };
             Called { event, error_type: failure.error_type, ..Called::failed(class, message) }
         }

@@ -6,13 +6,11 @@ use std::time::Duration;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::cipher::NOT_KEPT;
 use solid_notify_core::definition::{Budget, Mask, Masking};
-use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::Response;
 use solid_notify_core::transition::Event;
 
 use super::hiding::{Texts, hidden};
 use crate::definitions::Ready;
-use crate::handlers::classify::chain;
 use crate::handlers::handler::{Facts, Failure};
 use crate::worker::Worker;
 
@@ -123,43 +121,4 @@ pub(super) async fn hide(
 
 pub(super) fn timed_out(limit: Duration) -> String {
     format!("the handler did not return within its timeout of {}", humantime::format_duration(limit))
-}
-
-/// Returns the texts of an error and its causes, outermost first. A cause is left out if
-/// the text so far already contains it.
-pub(super) fn with_causes(error: &BoxError) -> String {
-    let mut text = error.to_string();
-    for cause in chain(&**error).skip(1) {
-        let own = cause.to_string();
-        if !text.contains(&own) {
-            text.push_str(": ");
-            text.push_str(&own);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn causes_are_reported_once_each() {
-        #[derive(Debug)]
-        struct Outer(std::io::Error);
-        impl std::fmt::Display for Outer {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("sending failed")
-            }
-        }
-        impl std::error::Error for Outer {
-            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-                Some(&self.0)
-            }
-        }
-        let error: BoxError = Box::new(Outer(std::io::Error::other("connection refused")));
-        assert_eq!(with_causes(&error), "sending failed: connection refused");
-        let plain: BoxError = "busy".into();
-        assert_eq!(with_causes(&plain), "busy");
-    }
 }

@@ -1,0 +1,225 @@
+//! A relay between the client of a broker and the broker: it limits how many bytes the client takes in.
+//!
+//! The clients of AMQP, NATS and Redis keep what a server sends until a message or a line is complete, without a limit of their own, and one of
+//! them takes no stream of ours. Each can connect to an address, so it connects to this relay, and TLS passes through. See
+//! `docs/decisions/0130-what-a-row-may-use-and-what-it-may-hold-up.md`.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+/// How many bytes a broker may send over a connection that also carries messages to us, returned ones and replies: several of the largest that RabbitMQ
+/// takes by default.
+#[cfg(feature = "amqp")]
+const MESSAGES: Limit = Limit { worn: 16 * 1024 * 1024, most: 64 * 1024 * 1024 };
+
+/// The same where it only acknowledges, by some hundred bytes each. The client of NATS searches all that it has at each read.
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+const ACKNOWLEDGEMENTS: Limit = Limit { worn: 4 * 1024 * 1024, most: 8 * 1024 * 1024 };
+
+/// Numbers of bytes.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    /// Then another connection is made for further messages. So no connection in use reaches the other limit, unless a server sends far more than it
+    /// should.
+    worn: u64,
+    /// Then it is closed.
+    most: u64,
+}
+
+/// How long one address may take to accept a connection.
+const TIME_TO_ACCEPT: Duration = Duration::from_secs(5);
+
+/// How long the client may take to connect to the relay.
+const TIME_TO_CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the port stays taken after the end. A client that reconnects must not meet another program there, to which it would sign in.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How long the client may take to read the last bytes of a server that has closed the connection.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How many bytes the servers of a connection have sent. A cluster has several.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    taken: AtomicU64,
+    limit: Limit,
+}
+
+impl Intake {
+    /// Begins to count what a broker sends that also has messages for us.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn of_messages() -> Arc<Self> {
+        Self::with(MESSAGES)
+    }
+
+    /// Begins to count what a server sends that only acknowledges.
+    #[cfg(any(feature = "nats", feature = "redis-streams"))]
+    pub(crate) fn of_acknowledgements() -> Arc<Self> {
+        Self::with(ACKNOWLEDGEMENTS)
+    }
+
+    fn with(limit: Limit) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicU64::new(0), limit })
+    }
+
+    /// Returns whether another connection is to be made for further messages.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.limit.worn
+    }
+
+    /// Counts bytes. Returns false beyond the limit.
+    fn takes(&self, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= self.limit.most
+    }
+}
+
+/// Connects to the first of these addresses that accepts. Returns the address to which the client connects instead, once.
+///
+/// # Errors
+/// That of the last address.
+pub(crate) async fn open(addresses: &[SocketAddr], intake: &Arc<Intake>) -> io::Result<SocketAddr> {
+    let server = connect(addresses).await?;
+    server.set_nodelay(true)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(serve(listener, server, Arc::clone(intake)));
+    Ok(address)
+}
+
+async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        match timeout(TIME_TO_ACCEPT, TcpStream::connect(address)).await {
+            Ok(Ok(server)) => return Ok(server),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(last)
+}
+
+async fn serve(listener: TcpListener, server: TcpStream, intake: Arc<Intake>) {
+    let Ok(Ok((client, _))) = timeout(TIME_TO_CONNECT, listener.accept()).await else { return };
+    // It only costs time where this fails.
+    let _ = client.set_nodelay(true);
+    tokio::select! {
+        () = pass(client, server, &intake) => {}
+        () = refuse(&listener) => {}
+    }
+    let _ = timeout(LINGER, refuse(&listener)).await;
+}
+
+/// Closes each further connection.
+async fn refuse(listener: &TcpListener) {
+    loop {
+        if listener.accept().await.is_err() {
+            // Too many files are open.
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Passes bytes on until one side has closed the connection.
+async fn pass(client: TcpStream, server: TcpStream, intake: &Intake) {
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    let out = async {
+        if copy(&mut from_client, &mut to_server).await.is_err() {
+            // The server has closed the connection. What it sent before is still read.
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = out => return,
+        () = take_in(&mut from_server, &mut to_client, intake) => {}
+    }
+    // With unread bytes of the client, closing at once would be a reset, in which the last bytes of the server may be lost.
+    let _ = to_client.shutdown().await;
+    let _ = timeout(LAST_WORDS, copy(&mut from_client, &mut sink())).await;
+}
+
+async fn take_in(from_server: &mut OwnedReadHalf, to_client: &mut OwnedWriteHalf, intake: &Intake) {
+    let mut chunk = vec![0; 16 * 1024];
+    while let Ok(length @ 1..) = from_server.read(&mut chunk).await {
+        if !intake.takes(length) {
+            tracing::warn!(
+                limit = intake.limit.most,
+                "a broker sent more bytes over a connection than the limit; it is closed"
+            );
+            return;
+        }
+        if to_client.write_all(&chunk[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { worn: 1024 * 1024, most: 4 * 1024 * 1024 };
+
+    /// A server, and a client of it through the relay.
+    async fn pair(intake: &Arc<Intake>) -> (TcpStream, TcpStream, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let relay = open(&[listener.local_addr().unwrap()], intake).await.unwrap();
+        let client = TcpStream::connect(relay).await.unwrap();
+        (listener.accept().await.unwrap().0, client, relay)
+    }
+
+    #[tokio::test]
+    async fn bytes_pass_and_last_words_of_a_server_arrive() {
+        let (mut server, mut client, relay) = pair(&Intake::with(LIMIT)).await;
+        let mut got = [0; 5];
+        client.write_all(b"hello").await.unwrap();
+        server.read_exact(&mut got).await.unwrap();
+        server.write_all(b"-ERR no\r\n").await.unwrap();
+        drop(server);
+        // It writes to a server that has gone, and still reads why.
+        let _ = client.write_all(&[b'x'; 1000]).await;
+        let mut last = Vec::new();
+        client.read_to_end(&mut last).await.unwrap();
+        assert_eq!((&got, &last[..]), (b"hello", &b"-ERR no\r\n"[..]));
+        // The port answers nobody else.
+        let mut second = TcpStream::connect(relay).await.unwrap();
+        assert!(matches!(second.read(&mut got).await, Ok(0) | Err(_)));
+    }
+
+    #[tokio::test]
+    async fn server_that_sends_without_end_is_cut_off() {
+        let intake = Intake::with(LIMIT);
+        let (mut server, mut client, _) = pair(&intake).await;
+        let reading = tokio::spawn(async move {
+            let mut got = 0;
+            let mut chunk = vec![0; 64 * 1024];
+            while let Ok(length @ 1..) = client.read(&mut chunk).await {
+                got += u64::try_from(length).unwrap();
+            }
+            got
+        });
+        while !intake.is_worn() {
+            server.write_all(&[b'x'; 64 * 1024]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        assert!(!reading.is_finished(), "what is worn is still read");
+        while server.write_all(&[b'x'; 64 * 1024]).await.is_ok() {}
+        assert!(reading.await.unwrap() <= LIMIT.most);
+    }
+
+    #[tokio::test]
+    async fn refused_connection_is_reported() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = open(&[free], &Intake::with(LIMIT)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
