@@ -48,6 +48,7 @@ mod deploy {
             command
         };
         assert_checked(verify, UNIT, ["Type=notify", "Type=notified"]);
+        assert_checked(verify, UNIT, ["WatchdogSec=30", "WatchdogSec=seldom"]);
         // From 0 (confined) to 100; a service without settings has 96.
         let rate = || {
             let mut command = systemd_analyze().unwrap();
@@ -96,6 +97,13 @@ fn configuration_is_accepted_by_the_program_and_is_that_of_kubernetes() {
     let copied: Vec<&str> = manifest.lines().skip_while(|line| !line.ends_with("toml: |")).skip(1).collect();
     let copied = copied.iter().take_while(|line| **line != "---").map(|line| line.trim_start());
     assert_eq!(copied.collect::<Vec<_>>().join("\n"), text(CONFIG).trim_end());
+}
+
+/// systemd kills a service that it hears nothing of for this long. Threads of databases are silent after 10 s.
+#[test]
+fn unit_uses_the_watchdog() {
+    let seconds = text(UNIT).lines().find_map(|line| line.strip_prefix("WatchdogSec=")?.parse::<u64>().ok());
+    assert!(seconds.is_some_and(|seconds| (20..=60).contains(&seconds)), "{seconds:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The program `solid-notify` on each store, its `serve` while a server restarts, and the files that run it.
+//! The program `solid-notify` on each store, its `serve` while a server restarts or after it was killed, and the files that run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod deploy_files;
+mod health;
 mod serve;
 mod verbs;

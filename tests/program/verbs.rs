@@ -15,13 +15,13 @@ use test_support::{Database, TestDb};
 use tokio::process::Command;
 
 /// The program with the URL of a store.
-struct Program {
-    url: String,
+pub struct Program {
+    pub url: String,
 }
 
 impl Program {
     /// Runs a command. Returns its exit code, what it printed, and its errors.
-    async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+    pub async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_notify-program"));
         command.args(["--url", &self.url, "--who", "alice", "--yes"]).args(arguments).stdin(Stdio::null());
         let output = command.output().await.unwrap();
@@ -101,18 +101,22 @@ async fn main_verbs_work(url: &str) {
     assert!(code == 4 && errors.contains("there is no definition"), "{errors}");
 }
 
-mod on_postgres {
+pub mod on_postgres {
     use super::*;
 
     /// A test has a schema of its own there, which the URL has to name.
     #[tokio::test]
     async fn program_works_on_postgres() {
         let db = TestDb::<Postgres>::with_real_clock().await;
+        main_verbs_work(&url(&db)).await;
+        db.close().await;
+    }
+
+    pub fn url(db: &TestDb<Postgres>) -> String {
         let options = db.pool.connect_options();
         let mut url = options.to_url_lossy();
         url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
-        main_verbs_work(url.as_str()).await;
-        db.close().await;
+        url.into()
     }
 }
 

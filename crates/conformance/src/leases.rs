@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use solid_notify_core::store::{Lease, Look, Node, RefusedConfig, SeenNode, Settle, Settled};
+use solid_notify_core::store::{Lease, Look, NODE_RUNS, Node, RefusedConfig, SeenNode, Settle, Settled};
 use solid_notify_core::{NotifyDef, Status};
 
 use super::operating::dead;
@@ -153,17 +153,21 @@ pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
 pub async fn node_is_listed_with_what_it_last_reported(b: &dyn Backend) {
     let refused = vec![RefusedConfig::new(7, "url: missing \"start_time\":4")];
     let handlers = vec!["mail".to_owned(), "sync".to_owned()];
-    let first = Node { version: "0.1.0".to_owned(), refused, ..Node::new("node-1", handlers) };
+    let problems = vec!["the sweep hangs: \"due\"".to_owned(), "an attempt of sync goes on".to_owned()];
+    let first = Node { version: "0.1.0".to_owned(), refused, problems, ..Node::new("node-1", handlers) };
     b.stores().send.beat(&first).await.unwrap();
     let start_time = b.clock().now();
     b.clock().advance(SECOND);
     b.stores().send.beat(&first).await.unwrap();
     assert_eq!(b.alice().nodes().await.unwrap(), [SeenNode::new(first.clone(), start_time, b.clock().now())]);
     b.clock().advance(SECOND);
-    let second = Node { clock_offset_ms: -5, refused: Vec::new(), ..first };
+    let second = Node { clock_offset_ms: -5, refused: Vec::new(), problems: Vec::new(), ..first };
     b.stores().send.beat(&second).await.unwrap();
-    assert_eq!(b.alice().nodes().await.unwrap(), [SeenNode::new(second, start_time, b.clock().now())]);
-    b.clock().advance(180 * SECOND);
+    let seen = [SeenNode::new(second, start_time, b.clock().now())];
+    assert_eq!(b.alice().nodes().await.unwrap(), seen);
+    b.clock().advance(NODE_RUNS - Duration::from_millis(1));
+    assert_eq!(b.alice().nodes().await.unwrap(), seen, "two beats are not over");
+    b.clock().advance(Duration::from_millis(1));
     assert_eq!(b.alice().nodes().await.unwrap(), []);
 }
 
