@@ -17,6 +17,7 @@ mod handlers;
 mod meters;
 mod monitor;
 mod reading;
+mod refusals;
 mod running;
 mod series;
 mod settling;

@@ -12,13 +12,13 @@ use solid_notify_core::{AnyOutbox, StoreError, Stores, metrics};
 
 use crate::alerts::{Alarms, complete_alerts};
 use crate::background::health::{Health, ROUND};
-use crate::background::refusals::{Part, REFUSED_PAUSE};
 use crate::background::{bulk, housekeeping};
 use crate::circuits::Circuits;
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
 use crate::handlers::under_way::Call;
+use crate::refusals::{Part, REFUSED_PAUSE};
 use crate::running::AttemptsInFlight;
 use crate::running::waiting::Waiting;
 use crate::series::Series;

@@ -9,8 +9,8 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
 
-use crate::background::refusals::Part;
 use crate::definitions::Definition;
+use crate::refusals::Part;
 use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
 

@@ -18,7 +18,7 @@ use solid_notify_core::metrics::DATABASE_UP;
 use solid_notify_core::store::{BEAT, Settle};
 use tokio::time::Instant;
 
-use super::refusals::{Part, Refusals, settled_parts};
+use crate::refusals::{Part, Refusals, settled_parts};
 
 /// How long one step of a loop may take: a little more than one call of the store.
 pub(crate) const ROUND: Duration = Duration::from_secs(10);

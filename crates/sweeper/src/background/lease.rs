@@ -12,7 +12,7 @@ use solid_notify_core::store::{Lease, Look};
 use solid_notify_core::transition::Event;
 use tokio::time::Instant;
 
-use crate::background::refusals::Part;
+use crate::refusals::Part;
 use crate::settling::Outcome;
 use crate::worker::Worker;
 

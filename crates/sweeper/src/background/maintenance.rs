@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::{Problems, conditions, learn_handlers};
-use super::refusals::Part;
 use super::series::{LAST_WRITE, offset_between};
+use crate::refusals::Part;
 use crate::supervise::report;
 use crate::worker::Worker;
 

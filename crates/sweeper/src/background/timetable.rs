@@ -11,8 +11,8 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::rfc3339;
 use solid_notify_core::store::{Advanced, DueTimes};
 
-use super::refusals::Part;
 use crate::alerts::locked::Work;
+use crate::refusals::Part;
 use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
 

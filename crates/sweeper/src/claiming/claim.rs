@@ -11,8 +11,8 @@ use solid_notify_core::{Policy, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::alerts::locked::Work;
-use crate::background::refusals::Part;
 use crate::definitions::{Definition, Ready};
+use crate::refusals::Part;
 use crate::running::attempt::start_attempt;
 use crate::slots::Slot;
 use crate::worker::Worker;

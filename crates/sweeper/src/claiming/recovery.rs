@@ -7,7 +7,7 @@ use solid_notify_core::error::FaultKind;
 
 use crate::background::lease::extend_leases;
 use crate::background::maintenance::beat_after_outage;
-use crate::background::refusals::Part;
+use crate::refusals::Part;
 use crate::worker::Worker;
 
 /// After an outage: extends the leases of this node before it claims anything. Its outcomes are being written by then,

@@ -11,8 +11,8 @@ use solid_notify_core::store::{ClaimWhat, DueSlice};
 use solid_notify_core::{Status, StoreError};
 
 use super::claim::{CLAIM_BATCH, claim_and_start};
-use crate::background::refusals::{Part, REFUSED_PAUSE};
 use crate::definitions::{Definition, Ready};
+use crate::refusals::{Part, REFUSED_PAUSE};
 use crate::settling::overdue::{judge_unacked, rescue};
 use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;

@@ -16,9 +16,9 @@ use super::recovery::{clock_was_set, recover};
 use super::slices::sweep_one;
 use super::store_clock::{Reading, StoreClock};
 use crate::alerts::advance::advance_alerts;
-use crate::background::refusals::Part;
 use crate::background::timetable::tick;
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
+use crate::refusals::Part;
 use crate::sleep::{SHORTEST_SLEEP, Swept, pause_after};
 use crate::worker::Worker;
 

@@ -122,7 +122,6 @@ pub(crate) struct Facts {
     pub(crate) encrypted: bool,
     /// When the lease of the attempt ends by the store's clock, if nothing extends it.
     pub(crate) lease_end: DateTime<Utc>,
-    /// The time limit of the call.
     pub(super) timeout: Duration,
     /// What lets it act, if its definition is built in.
     pub(crate) authority: Option<Authority>,
@@ -149,19 +148,17 @@ impl Facts {
     ) -> Arc<Self> {
         let encrypted = encrypted || row.encrypt_param;
         let within = if policy.max_confirm_delay == FOREVER { Duration::ZERO } else { policy.max_confirm_delay };
-        let ack_within = policy.need_confirm.then_some(within);
-        let lease_end = later(claimed.last_call_time, policy.lease()).unwrap_or(DateTime::<Utc>::MAX_UTC);
         Arc::new(Self {
             description: Mutex::new(claimed.description.clone()),
+            lease_end: later(claimed.last_call_time, policy.lease()).unwrap_or(DateTime::<Utc>::MAX_UTC),
             claimed,
             row,
             outbox,
             encrypted,
-            lease_end,
             timeout: policy.timeout,
             authority,
             completed: OnceLock::new(),
-            ack_within,
+            ack_within: policy.need_confirm.then_some(within),
             require_ack: Mutex::default(),
             response: Mutex::default(),
             circuit,

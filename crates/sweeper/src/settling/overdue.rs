@@ -57,7 +57,7 @@ pub(crate) async fn rescue(
             let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
             (Event::Crashed, Some((ErrorClass::Crash, message)))
         };
-        hide(worker, ready, &mut claimed, None).await;
+        hide(worker, (ready, definition), &mut claimed, None).await;
         worker.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
     }
     // When it is settled, the settle loop wakes the sweep for its retry.

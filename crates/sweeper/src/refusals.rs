@@ -123,7 +123,7 @@ impl Refusals {
 }
 
 /// Returns the parts that these outcomes are.
-pub(super) fn settled_parts(settles: &[Settle]) -> BTreeSet<Part> {
+pub(crate) fn settled_parts(settles: &[Settle]) -> BTreeSet<Part> {
     settles.iter().map(|settle| Part::Settles(settle.def_id, settle.shape())).collect()
 }
 
