@@ -1,13 +1,18 @@
 //! [`Network`]: the HTTP clients of what rows configure, for webhooks and chats. They connect to checked addresses only, and the program may set
 //! a proxy.
 
+use std::collections::HashSet;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, ClientBuilder, Proxy, redirect};
+use solid_notify_sweeper::{Failure, HandlerResult};
 
 use crate::address::AllowedNetworks;
+use crate::channel::AnyNotice;
 use crate::error::ChannelError;
 use crate::tls;
 
@@ -18,7 +23,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many such connections are kept to one receiver: more than most definitions send at a time, because others are closed after each
 /// request.
 const IDLE_CONNECTIONS: usize = 256;
-/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB.
+/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB, which it lets nobody set.
 #[cfg(feature = "tls")]
 const HEADER_LIMIT: u32 = 64 * 1024;
 
@@ -74,6 +79,48 @@ pub(crate) fn proxy(url: &str) -> Result<Proxy, ChannelError> {
             .map_err(|problem| ChannelError::setup(format!("the URL of the proxy: {problem}")))?;
     }
     Ok(proxy)
+}
+
+/// The notices that were handed back once, by idempotency key, because their receiver closed a connection over HTTP/2 with an error. It does so because of
+/// one of the requests on it, and does not say which.
+#[derive(Debug, Default)]
+pub(crate) struct HandedBack(Mutex<HashSet<String>>);
+
+/// How many of them are remembered. Of more, some are handed back once more.
+const HANDED_BACK: usize = 10_000;
+
+impl HandedBack {
+    /// Returns the result of an attempt: handed back, where it failed with the connection for the first time. The next time counts.
+    pub(crate) fn once(&self, notice: &AnyNotice, result: HandlerResult) -> HandlerResult {
+        let is_closed = result.as_ref().is_err_and(|failure| is_go_away(&**failure.error()));
+        let mut keys = self.0.lock();
+        if !is_closed && keys.is_empty() {
+            return result;
+        }
+        let key = notice.idempotency_key();
+        if keys.remove(&key) || !is_closed {
+            return result;
+        }
+        if keys.len() >= HANDED_BACK {
+            keys.clear();
+        }
+        keys.insert(key);
+        Err(Failure::hand_back(Duration::ZERO))
+    }
+}
+
+/// Returns whether the receiver has closed the connection with an error (GOAWAY).
+#[cfg(feature = "tls")]
+fn is_go_away(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    let closed = |error: &h2::Error| error.is_go_away() && error.is_remote();
+    causes.any(|cause| cause.downcast_ref().is_some_and(closed))
+}
+
+/// HTTP/1 has one request at a time on a connection.
+#[cfg(not(feature = "tls"))]
+fn is_go_away(_: &(dyn Error + 'static)) -> bool {
+    false
 }
 
 /// A resolver that returns only addresses that may be connected to. The client connects to what it returns and does not ask again.

@@ -168,7 +168,12 @@ impl reqwest::dns::Resolve for System {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// Only ends a test that hangs.
+    const DEADLINE: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn failed_lookup_is_remembered_for_some_seconds() {
@@ -210,9 +215,12 @@ mod tests {
         attempt.abort();
         drop(end);
         // Another definition knows it, too. The second lookup is never asked.
-        while remembered(host).is_none() {
-            tokio::task::yield_now().await;
-        }
+        let noted = async {
+            while remembered(host).is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, noted).await.unwrap();
         let again = look_up(of(&blocking, "b"), host.to_owned(), || Ok(Vec::new())).await;
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
@@ -228,7 +236,8 @@ mod tests {
             .collect();
         let begins = tokio::task::spawn_blocking(move || begins.recv().map(|_| begins).unwrap()).await.unwrap();
         for _ in 0..20 {
-            look_up(of(&blocking, "a"), "living-customer.invalid".to_owned(), || Ok(Vec::new())).await.unwrap();
+            let living = look_up(of(&blocking, "a"), "living-customer.invalid".to_owned(), || Ok(Vec::new()));
+            timeout(DEADLINE, living).await.unwrap().unwrap();
         }
         assert!(begins.try_recv().is_err(), "one lookup of the host runs");
         drop(end);

@@ -31,7 +31,7 @@ pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
 use crate::hiding;
-use crate::http::Network;
+use crate::http::{HandedBack, Network};
 use crate::secrets::Secrets;
 use auth::{Auth, Authorization, KeptToken, OAuth2, TokenCache, Tokens};
 use client::{TlsClient, TlsFiles};
@@ -55,6 +55,7 @@ pub struct Webhook {
     client: Client,
     tls: Shared<TlsFiles, TlsClient>,
     tokens: Shared<OAuth2, TokenCache>,
+    handed_back: HandedBack,
 }
 
 impl fmt::Debug for Webhook {
@@ -92,7 +93,7 @@ impl Channel for Webhook {
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let timeout = prepared.config.timeout.0;
         match tokio::time::timeout(timeout, self.deliver(prepared, notice)).await {
-            Ok(result) => result,
+            Ok(result) => self.handed_back.once(notice, result),
             Err(_) => {
                 let problem = format!("no complete response within the `timeout` of `handler_config`, {timeout:?}");
                 Err(Failure::retry(problem).class(ErrorClass::Timeout).free_of_values())

@@ -89,8 +89,8 @@ metrics! {
     DEAD_LETTERS = "solid_notify_dead_letters": Gauge of Count by ["definition"];
     /// How old the oldest count of the snapshot was when this node last read it.
     COUNTS_AGE = "solid_notify_counts_age_seconds": Gauge of Seconds by [];
-    /// Notices that wait because this node cannot decrypt their parameters, or because the filter of their target cannot be judged for them, as
-    /// it saw them within the last two minutes; at most 10,000.
+    /// Notices that wait because this node cannot decrypt their parameters, because the filter of their target cannot be judged for them,
+    /// or because it may not send to the host that their row names, as it saw them within the last two minutes; at most 10,000.
     HELD_BACK = "solid_notify_held_back": Gauge of Count by ["definition"];
     /// 1 while the circuit breaker of a definition is open, else 0.
     BREAKER_OPEN = "solid_notify_breaker_open": Gauge of Count by ["definition"];

@@ -1,9 +1,17 @@
 //! TLS: certificates that are accepted and refused, certificates of the client, HTTP/2.
 
-use serde_json::{Value, json};
-use solid_notify::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::webhooks::certificates::{Authority, Issued, receiver};
+use serde_json::{Value, json};
+use solid_notify::{NewNotice, Status};
+use solid_notify_conformance::Backend;
+use test_support::raw::Raw;
+use test_support::sending::{eventually, record};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_rustls::TlsAcceptor;
+
+use crate::webhooks::certificates::{Authority, Issued, receiver, server_config};
 use crate::webhooks::sender::{Sender, failure, secret};
 
 /// The configuration for a receiver there, which trusts this authority.
@@ -77,5 +85,76 @@ async fn file_that_is_no_certificate_is_named_and_not_shown() {
         let (_, message) = failure(&failed);
         assert!(message.contains(problem) && !message.contains("hunter2"), "{message}");
     }
+    sender.close().await;
+}
+
+/// A frame of HTTP/2: its type, its flags, its stream, its content.
+fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+}
+
+/// Answers requests over HTTP/2 with 200, or closes the connection with an error after `most` of them.
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: Option<usize>) -> std::io::Result<()> {
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const GO_AWAY: u8 = 7;
+    stream.read_exact(&mut [0; 24]).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    let mut requests = 0;
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let [a, b, c, kind, flags, id @ ..] = head;
+        let mut content = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
+        stream.read_exact(&mut content).await?;
+        match kind {
+            SETTINGS if flags == 0 => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await?,
+            HEADERS => {
+                requests += 1;
+                match most {
+                    // The status 200 is number 8 of the table of headers; the response has no body.
+                    None => stream.write_all(&frame(HEADERS, 5, u32::from_be_bytes(id), &[0x88])).await?,
+                    Some(most) if requests == most => {
+                        // The last stream is 0, the reason ENHANCE_YOUR_CALM.
+                        stream.write_all(&frame(GO_AWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 11])).await?;
+                        return stream.shutdown().await;
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_closed_because_of_one_request_costs_the_others_no_try() {
+    const REQUESTS: usize = 5;
+    let (sender, files, authority) = (Sender::local().await, tempfile::tempdir().unwrap(), Authority::new());
+    let mut tls = server_config(&authority.issue("localhost"), None);
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&connections);
+    let server = Raw::serving(move |stream| {
+        let (acceptor, number) = (acceptor.clone(), counter.fetch_add(1, Ordering::Relaxed));
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            // The first connection is for the notice that makes it; it ends with the requests after it.
+            let _ = serve(stream, (number == 0).then_some(REQUESTS)).await;
+        }
+    })
+    .await;
+    sender.define("hook", &config(server.address.port(), &files, &authority)).await;
+    let mut ids = Vec::new();
+    for number in 0..REQUESTS {
+        ids.push(sender.backend.add_new(NewNotice::new("hook", number).unwrap()).await.id());
+    }
+    for id in ids {
+        eventually("it is sent again", async || record(&sender.backend, id).await.status == Status::Succeeded).await;
+        let notice = record(&sender.backend, id).await;
+        assert!(notice.failures == 0 && notice.errors.is_empty(), "{:?}", notice.errors);
+    }
+    assert!(connections.load(Ordering::Relaxed) > 1);
     sender.close().await;
 }

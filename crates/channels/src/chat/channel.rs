@@ -14,7 +14,7 @@ use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
-use crate::http::{self, Network};
+use crate::http::{self, HandedBack, Network};
 use crate::lookup::System;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
@@ -37,6 +37,7 @@ pub struct Chat {
     proxy: Option<SecretString>,
     /// One for all definitions. The error is reported where a configuration is checked.
     client: OnceLock<Result<Client, String>>,
+    handed_back: HandedBack,
 }
 
 impl Chat {
@@ -140,11 +141,12 @@ impl Channel for Chat {
         if let Some(response) = response {
             notice.set_response(response);
         }
-        result.map_err(|error| match &error {
+        let result = result.map_err(|error| match &error {
             // The URL is a secret of the row, and nothing has come back.
             ChannelError::NoAnswer { .. } => error.failure().free_of_values(),
             _ => error.failure(),
-        })
+        });
+        self.handed_back.once(notice, result)
     }
 }
 

@@ -8,7 +8,7 @@ use reqwest::dns::Resolve;
 use super::Webhook;
 use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
-use crate::http::{self, Network};
+use crate::http::{self, HandedBack, Network};
 use crate::lookup::System;
 
 impl Webhook {
@@ -62,7 +62,13 @@ impl WebhookBuilder {
         };
         let client = network.builder().build();
         let client = client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error))?;
-        Ok(Webhook { network, client, tls: Default::default(), tokens: Default::default() })
+        Ok(Webhook {
+            network,
+            client,
+            tls: Default::default(),
+            tokens: Default::default(),
+            handed_back: HandedBack::default(),
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! [`Waiting`]: the notices that wait because this node cannot decrypt them, or their target's filter cannot be judged.
+//! [`Waiting`]: the notices that wait because this node cannot decrypt them, cannot judge their target's filter, or may not send to the host that
+//! their row names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -42,9 +42,10 @@ async fn reply_of_the_consumer_acks_or_nacks_the_notice() {
     let token = message.properties.correlation_id().clone().unwrap();
     let with = |token: &str| BasicProperties::default().with_correlation_id(token.into());
     rabbit.reply(&message, "ok").await;
+    rabbit.reply(&message, &json!({ "result": "nack", "reason": "x".repeat(70_000) }).to_string()).await;
     rabbit.publish(&reply_queue, BasicProperties::default(), r#"{"result":"ack"}"#).await;
     rabbit.publish(&reply_queue, with("no token"), r#"{"result":"ack"}"#).await;
-    for _ in 0..3 {
+    for _ in 0..4 {
         rabbit.next(&dead).await;
     }
     assert_eq!(sending.find(id).await.status, Status::AwaitingAck);
