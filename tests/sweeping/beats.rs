@@ -32,6 +32,7 @@ async fn beats(definitions: usize) -> usize {
         b.outbox().define_if_missing(row).await.unwrap();
     }
     let builder = good(&outbox).0.poll_interval(Duration::from_secs(5)).handler_type("refuses", Refuses);
+    let builder = builder.outage_grace(Duration::ZERO);
     let sweeper = builder.start().await.unwrap();
     for nth in 0..150 {
         let name = format!("refused_{}", nth % definitions);
@@ -55,7 +56,7 @@ async fn node_beats_once_in_five_seconds_whatever_its_definitions() {
 #[tokio::test(start_paused = true)]
 async fn beat_waits_for_no_check_of_conditions() {
     let (_b, store, outbox) = faulty();
-    let sweeper = good(&outbox).0.start().await.unwrap();
+    let sweeper = good(&outbox).0.outage_grace(Duration::ZERO).start().await.unwrap();
     tokio::time::sleep(BEAT).await;
     *store.look_takes.lock().unwrap() = Duration::from_secs(100_000);
     let before = store.called("beat");

@@ -67,7 +67,7 @@ async fn look_that_is_refused_rests_and_goes_on_when_it_works() {
     let (shown, _recorder) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = good(&outbox).0.start().await.unwrap();
+    let sweeper = good(&outbox).0.outage_grace(Duration::ZERO).start().await.unwrap();
     sweeper.idle().await;
     store.plan("due", always(FaultKind::Unusable));
     let before = store.called("fault");
@@ -93,7 +93,7 @@ async fn sweep_that_hangs_is_reported_by_the_node_and_acks_go_on() {
     let (shown, _recorder) = (recorder.handle(), metrics::set_default_local_recorder(&recorder));
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = good(&outbox).0.start().await.unwrap();
+    let sweeper = good(&outbox).0.outage_grace(Duration::ZERO).start().await.unwrap();
     sweeper.idle().await;
     *store.look_takes.lock().unwrap() = Duration::from_secs(100_000);
     tokio::time::sleep(Duration::from_secs(15)).await;

@@ -15,7 +15,7 @@ use super::database::Problems;
 use super::log::Log;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// How long the gauges of a database stay that was removed. Sweepers write theirs twice a minute.
+/// How long the gauges of a database stay that was removed. Sweepers write theirs at least twice a minute.
 const STALE: Duration = Duration::from_mins(5);
 
 /// The counter of lost lines of the log.

@@ -266,8 +266,8 @@ impl Operator {
         Ok(Explanation::of(&notice, &ExplainContext { now, definition, ahead, nodes, send_limits, sending }))
     }
 
-    /// Returns the sweepers that run, by the id of their node. One that ended without a shutdown is listed for three minutes after its
-    /// last heartbeat.
+    /// Returns the sweepers that run, by the id of their node. One that ended without a shutdown is listed for two beats, ten
+    /// seconds, after its last one.
     ///
     /// # Errors
     /// Those of the store.
