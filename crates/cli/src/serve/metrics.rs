@@ -5,13 +5,11 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify::metrics::{SECONDS_BUCKETS, SENDING};
 
-use super::database::Problems;
 use super::log::Log;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -52,12 +50,10 @@ impl Metrics {
         });
     }
 
-    /// Records which databases send. Threads that have ceased to run, or have never begun to send, record nothing themselves.
-    pub(super) fn of_databases(&self, problems: &BTreeMap<String, Problems>) {
-        for (name, problems) in problems {
-            let sends = if problems.not_sending.is_none() { 1.0 } else { 0.0 };
-            metrics::with_local_recorder(&self.of(name), || metrics::gauge!(SENDING).set(sends));
-        }
+    /// Records whether a database sends. Threads that have ceased to run, or have never begun to send, record nothing themselves.
+    pub(super) fn record_sending(&self, database: &str, sends: bool) {
+        let sends = if sends { 1.0 } else { 0.0 };
+        metrics::with_local_recorder(&self.of(database), || metrics::gauge!(SENDING).set(sends));
     }
 
     /// Returns what gives the metrics of a thread the name of its database.

@@ -106,7 +106,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
     tokio::spawn(async move {
         loop {
             upkeep.of_log(&of_log);
-            upkeep.of_databases(&of_databases.problems());
+            record_sending(&of_databases, &upkeep);
             of_databases.report_stuck();
             tokio::time::sleep(UPKEEP).await;
             upkeep.handle().run_upkeep();
@@ -132,6 +132,13 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
     // Requests that are too slow are cut off.
     let _ = tokio::time::timeout(LAST_REQUESTS, http).await;
     stopped
+}
+
+/// Records which databases send.
+fn record_sending(databases: &Databases, metrics: &Metrics) {
+    for (name, problems) in databases.problems() {
+        metrics.record_sending(&name, problems.not_sending.is_none());
+    }
 }
 
 /// Stops all databases. It does not wait for one whose threads something blocks.

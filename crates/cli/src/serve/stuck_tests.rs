@@ -58,7 +58,7 @@ async fn stuck_database_is_not_ready_and_the_rest_answers() {
     assert_eq!((get("/livez").await.0, get("/shop/ack").await.0), (200, 503));
     #[cfg(feature = "full")]
     {
-        metrics.of_databases(&databases.problems());
+        super::record_sending(&databases, &metrics);
         let page = get("/metrics").await.1;
         for name in ["shop", "well"] {
             assert!(page.contains(&format!("solid_notify_sending{{database=\"{name}\"}} 0")), "{name}: {page}");
@@ -67,7 +67,7 @@ async fn stuck_database_is_not_ready_and_the_rest_answers() {
 }
 
 #[test]
-fn stuck_database_is_reported_once_and_the_process_runs_while_another_does() {
+fn stuck_database_is_reported_once_and_watchdog_hears_of_others() {
     let databases = Databases::default();
     let (shop, well) = (add(&databases, "shop"), add(&databases, "well"));
     let folder = tempfile::tempdir().unwrap();

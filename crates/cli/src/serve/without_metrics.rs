@@ -1,8 +1,5 @@
 //! The page of metrics in a program without the feature `full`: it says that there are none. `metrics.rs` has the same types with metrics.
 
-use std::collections::BTreeMap;
-
-use super::database::Problems;
 use super::log::Log;
 use crate::exit::Outcome;
 
@@ -22,7 +19,7 @@ impl Metrics {
 
     pub(super) fn of_log(&self, _log: &Log) {}
 
-    pub(super) fn of_databases(&self, _problems: &BTreeMap<String, Problems>) {}
+    pub(super) fn record_sending(&self, _database: &str, _sends: bool) {}
 
     pub(super) fn of(&self, _database: &str) -> DatabaseMetrics {
         DatabaseMetrics
