@@ -4,7 +4,7 @@
 //! rate: once without a neighbour, then once with each of `neighbours/`. `judge.rs` compares each run with the one without a neighbour.
 //! Every neighbour proves that it was at work.
 //!
-//! - CI runs each neighbour on one database, and those that hold locks on each database with row locks.
+//! - CI runs most neighbours on one database, and those that hold locks on each database with row locks.
 //! - The night (`NOTIFY_NEIGHBOURS=night`) runs all of them on all databases, in five alternating pairs of runs without and with it. Then also
 //!   the median of the ratios of the 99th percentiles must be at most 1.5.
 //!

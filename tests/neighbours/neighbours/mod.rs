@@ -33,7 +33,7 @@ pub enum Neighbour {
     HeldDedupeKey,
     /// A template that never ends.
     CostlyTemplate,
-    /// A filter and a mask with more steps than an evaluation may take.
+    /// A filter with more steps than an evaluation may take, a pattern of the parameter, and a costly mask where a receiver fails.
     CostlyFilter,
     /// A log with each step, whose reader sleeps.
     UnreadLog,
@@ -43,7 +43,7 @@ pub enum Neighbour {
     HangingReceiver,
     /// A mail server with a line that never ends; receivers with such headers and bodies, and one that sends a byte now and then.
     EndlessReplies,
-    /// Notices with 200 targets and large parameters.
+    /// Notices with 200 targets with filters, and large parameters.
     ManyTargets,
     /// Headers that are too large for RabbitMQ, and subjects that are too long for NATS.
     OversizedMessages,
@@ -59,11 +59,17 @@ pub enum Neighbour {
     BrokenRows,
     /// 500 notices of one ordering key, the first of which fails again and again.
     StuckOrder,
+    /// Several definitions and targets whose receivers answer nothing until the time-out.
+    HangingTogether,
+    /// 500 parameters that this process cannot decrypt.
+    Undecryptable,
+    /// A bulk act that cancels 3,000 notices.
+    BulkAct,
 }
 
-/// All of them. CI runs each without locks on one database: SQLite, PostgreSQL and MariaDB alternate in this order. Those that keep the processor
+/// All of them. CI runs most of those without locks on one database: SQLite, PostgreSQL and MariaDB alternate in this order. Those that keep the processor
 /// busy are on PostgreSQL and MariaDB, because on SQLite the producers also wait for its only writer.
-pub const ALL: [Neighbour; 19] = [
+pub const ALL: [Neighbour; 22] = [
     Neighbour::SecretFiles,
     Neighbour::SilentNames,
     Neighbour::CostlyTemplate,
@@ -83,6 +89,9 @@ pub const ALL: [Neighbour; 19] = [
     Neighbour::CostlyFilter,
     Neighbour::LockedAcks,
     Neighbour::HeldDedupeKey,
+    Neighbour::HangingTogether,
+    Neighbour::Undecryptable,
+    Neighbour::BulkAct,
 ];
 
 /// What a neighbour needs for as long as it is at work. All of it ends when this is dropped.
@@ -132,6 +141,9 @@ impl Neighbour {
             Self::GoneCustomer => "gone_customer",
             Self::BrokenRows => "broken_rows",
             Self::StuckOrder => "stuck_order",
+            Self::HangingTogether => "hanging_together",
+            Self::Undecryptable => "undecryptable",
+            Self::BulkAct => "bulk_act",
         }
     }
 
@@ -149,8 +161,11 @@ impl Neighbour {
         D::HAS_ROW_LOCKS || !self.needs_row_locks()
     }
 
-    /// Whether CI runs it on this database.
+    /// Whether CI runs it on this database. Some are for the night alone, because CI has no time for more.
     pub fn is_in_ci<D: Store>(self) -> bool {
+        if matches!(self, Self::HangingTogether | Self::Undecryptable | Self::BulkAct) {
+            return false;
+        }
         let place = ALL.iter().position(|other| *other == self).expect("it is one of them");
         self.needs_row_locks() || ["SQLite", "PostgreSQL", "MariaDB"][place % 3] == D::NAME
     }
@@ -174,7 +189,9 @@ impl Neighbour {
             Self::EndlessReplies => peers::endless(site, at).await,
             Self::ManyTargets => rows::targets(site, rows::TARGETS).await,
             Self::OversizedMessages => peers::oversized(site).await,
-            Self::RetriesAtOnce | Self::StuckOrder => peers::busy(site).await,
+            Self::RetriesAtOnce | Self::StuckOrder | Self::Undecryptable => peers::busy(site).await,
+            Self::HangingTogether => rows::hanging_together(site).await,
+            Self::BulkAct => rows::without_handler(site).await,
             Self::StalledServers => peers::stalled(site, at).await,
             Self::RefusedServers => peers::refused(site).await,
             Self::GoneCustomer => {}
@@ -207,6 +224,9 @@ impl Neighbour {
             Self::GoneCustomer => rows::use_gone_customer(site, time, at).await,
             Self::BrokenRows => rows::feed(site, at, &rows::BROKEN).await,
             Self::StuckOrder => rows::stick(site, at).await,
+            Self::HangingTogether => rows::hang_together(site, at).await,
+            Self::Undecryptable => rows::undecryptable(site, at).await,
+            Self::BulkAct => rows::cancel_many(site, at).await,
         }
     }
 
@@ -224,7 +244,9 @@ impl Neighbour {
             Self::CostlyTemplate | Self::OversizedMessages => rows::all_are_dead(site, at, "invalid").await,
             Self::CostlyFilter => rows::targets_wait(site, at).await,
             Self::IdleConnections => peers::some_are_closed(at),
-            Self::HangingReceiver => rows::all_time_out(site, at).await,
+            Self::HangingReceiver | Self::HangingTogether => rows::all_time_out(site, at).await,
+            Self::Undecryptable => rows::all_are_held_back(site, at).await,
+            Self::BulkAct => rows::all_are_cancelled(site, at).await,
             Self::EndlessReplies => {}
             Self::ManyTargets => rows::all_are_passed_on(site, at).await,
             Self::UnreadLog | Self::RetriesAtOnce | Self::StalledServers | Self::RefusedServers => {

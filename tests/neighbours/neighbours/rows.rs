@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify::{Filter, NewNotice, NoticeRecord, NotifyDef, Status};
 use test_support::sending::eventually;
 use tokio::time::Instant;
 
 use super::AtWork;
-use crate::healthy::CUSTOMERS;
-use crate::site::{Site, Store};
-use crate::window::PATIENCE;
+use crate::healthy::{self, CUSTOMERS};
+use crate::site::{SLOTS, Site, Store};
+use crate::window::{PATIENCE, Rate, send};
 
 /// How many targets a notice is passed on to.
 pub const TARGETS: usize = 200;
+/// The definitions of [`hanging_together`].
+const HANGING: usize = 6;
 /// The length of a large parameter, in bytes.
 const LARGE: usize = 200_000;
 /// The definitions of [`broken`].
@@ -41,26 +43,35 @@ pub async fn use_costly_template<D: Store>(site: &Site<D>, time: Duration, at: &
     at.ids = site.feed("bad", 30, time, |_| json!({ "go": true })).await;
 }
 
-/// A target with a filter that no evaluation within the limits can judge.
+/// A target with a filter that no evaluation within the limits can judge, and one with a pattern of the parameter, whose receiver fails. Both inherit
+/// a mask, which is applied where an attempt fails.
 pub async fn costly_filter<D: Store>(site: &Site<D>) {
     site.define(NotifyDef::new("bad").handler("webhook").mask(r#"["$..*..*..*..*"]"#)).await;
-    let config = json!({ "url": site.http.url("/plain") }).to_string();
-    let target = NotifyDef::target("bad", "t").handler("webhook").handler_config(config);
-    site.define(target.target_filter("count(@..*..*..*..*..*..*) > 1")).await;
+    for (name, path, filter) in
+        [("t", "/plain", "@..[?@..[?@..[?@..*]]]"), ("fails", "/busy", "search(@.text, @.pattern)")]
+    {
+        let config = json!({ "url": site.http.url(path) }).to_string();
+        let target = NotifyDef::target("bad", name).handler("webhook").handler_config(config);
+        site.define(target.target_filter(filter)).await;
+    }
 }
 
 pub async fn use_costly_filter<D: Store>(site: &Site<D>, time: Duration, at: &mut AtWork) {
-    let deep = json!([[[[[[[]]]]]]]);
-    at.ids = site.feed("bad", 3, time, |_| vec![deep.clone(); 20_000].into()).await;
+    let deep = vec![json!([[[[[[[[[[[]]]]]]]]]]]); 6_000];
+    let param = json!({ "text": format!("{}d", "a".repeat(50_000)), "pattern": "(a|b|ab)*[a-z]{30}d", "deep": deep });
+    at.ids = site.feed("bad", 3, time, |_| param.clone()).await;
 }
 
-/// Checks that the notices have come to their target, and that none of them has been sent.
+/// Checks that the notices have come to both targets, that attempts of one have failed, and that none has been sent.
 pub async fn targets_wait<D: Store>(site: &Site<D>, at: &AtWork) {
     let is_passed_on = async || site.all(&at.ids).await.iter().all(|notice| notice.status == Status::Succeeded);
     eventually("the notices are passed on", is_passed_on).await;
-    let waiting = "SELECT COUNT(*) FROM notify_msg WHERE parent_id IS NOT NULL AND fence > 0";
-    let held_back = async || D::number(&site.db.pool, waiting).await > 0;
-    eventually("the target's notices are judged", held_back).await;
+    let judged =
+        "SELECT COUNT(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id WHERE d.name = 'bad/t' AND m.fence > 0";
+    let failed = "SELECT COUNT(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id WHERE d.name = 'bad/fails' AND m.failures > 1";
+    for (what, count) in [("a filter is judged", judged), ("a receiver fails", failed)] {
+        eventually(what, async || D::number(&site.db.pool, count).await > 0).await;
+    }
     let ended = D::number(&site.db.pool, "SELECT COUNT(*) FROM notify_msg_history WHERE parent_id IS NOT NULL").await;
     assert_eq!(ended, 0);
 }
@@ -69,8 +80,71 @@ pub async fn targets_wait<D: Store>(site: &Site<D>, at: &AtWork) {
 pub async fn targets<D: Store>(site: &Site<D>, count: usize) {
     site.define(NotifyDef::new("bad").handler("webhook")).await;
     for number in 0..count {
-        site.define(NotifyDef::target("bad", &format!("t{number}")).handler("nothing")).await;
+        let target = NotifyDef::target("bad", &format!("t{number}")).handler("nothing");
+        // Together they take more steps than one may take on a thread of the runtime.
+        site.define(target.target_filter("length(@) != 7 && @ != null")).await;
     }
+}
+
+/// Definitions whose receivers hang, each second one with a target.
+pub async fn hanging_together<D: Store>(site: &Site<D>) {
+    let config = json!({ "url": site.http.url("/hang") }).to_string();
+    for number in 0..HANGING {
+        let name = format!("bad_{number}");
+        let def = NotifyDef::new(&name).handler("webhook").handler_config(config.clone()).timeout("1s");
+        site.define(def.max_concurrency(1000)).await;
+        if number % 2 == 0 {
+            site.define(NotifyDef::target(&name, "t").max_concurrency(1000)).await;
+        }
+    }
+}
+
+pub async fn hang_together<D: Store>(site: &Site<D>, at: &mut AtWork) {
+    let count = u32::try_from(SLOTS / 2).unwrap();
+    for number in 0..HANGING {
+        // Those with a target are sent there.
+        let name = if number % 2 == 0 { format!("bad_{number}/t") } else { format!("bad_{number}") };
+        at.ids.extend(site.feed(&name, count, Duration::ZERO, |number| number.into()).await);
+    }
+    // Before, nothing tells which receivers are slow, as with one of them.
+    for of_one in at.ids.chunks(SLOTS / 2) {
+        site.one_is(of_one, "an attempt times out", failed).await;
+    }
+    send(site, Rate { count: healthy::COUNT, gap: Duration::from_millis(1) }).await;
+}
+
+/// Parameters that look encrypted, of a definition that this process has no key for.
+pub async fn undecryptable<D: Store>(site: &Site<D>, at: &mut AtWork) {
+    at.ids = site.add(500, |number| NewNotice::new("bad", number).unwrap().delay(Duration::from_secs(1))).await;
+    let param = r#"{"$encrypted":"gone","ciphertext":"AAAA"}"#;
+    let definition = site.definition("bad").await;
+    site.db.sql(&format!("UPDATE notify_msg SET param = '{param}' WHERE def_id = {definition}")).await;
+}
+
+/// Checks that each was claimed and handed back.
+pub async fn all_are_held_back<D: Store>(site: &Site<D>, at: &AtWork) {
+    let are_claimed = async || site.all(&at.ids).await.iter().all(|notice| notice.fence > 0);
+    eventually("all are claimed", are_claimed).await;
+    all_wait(site, at, false).await;
+}
+
+/// A bulk act that cancels many notices while they wait for a handler.
+pub async fn cancel_many<D: Store>(site: &Site<D>, at: &mut AtWork) {
+    let ids = site.feed("bad", 3000, Duration::ZERO, |number| number.into()).await;
+    at.ids = ids[ids.len() - 20..].to_vec();
+    let alice = site.db.outbox.operator("alice");
+    let live = Filter::status(Status::NotSent).definition("bad");
+    alice.start_cancel_all(&live, "a test", "5000/1s".parse().unwrap()).await.unwrap();
+}
+
+/// Checks that the act has come to its last notices.
+pub async fn all_are_cancelled<D: Store>(site: &Site<D>, at: &AtWork) {
+    let are_cancelled = async || site.all(&at.ids).await.iter().all(|notice| notice.status == Status::Cancelled);
+    eventually("the act ends", are_cancelled).await;
+}
+
+pub async fn without_handler<D: Store>(site: &Site<D>) {
+    site.define(NotifyDef::new("bad").handler("nothing")).await;
 }
 
 pub async fn pass_on<D: Store>(site: &Site<D>, at: &mut AtWork) {
