@@ -42,7 +42,9 @@ type NotFound = (Instant, io::ErrorKind, String);
 
 /// The lookups that run, by definition and host: one each. Notices to one host whose name server is silent leave the places of their definition
 /// to its other hosts.
-static RUNNING: LazyLock<Mutex<HashMap<(String, String), Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+static RUNNING: LazyLock<Mutex<Running>> = LazyLock::new(Mutex::default);
+
+type Running = HashMap<(String, String), Weak<Semaphore>>;
 
 /// Runs an attempt, whose lookups then count for its definition.
 pub(crate) async fn of_attempt<P, T>(notice: &Notice<P>, attempt: impl Future<Output = T>) -> T {
