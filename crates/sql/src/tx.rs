@@ -299,6 +299,5 @@ fn statements_of_adds(kind: Kind) -> Vec<&'static Statement> {
         &add.lock_duplicates,
         &add.definition_names,
     ];
-    let lists = lists::statements().filter(|_| kind == Kind::MySql);
-    of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).chain(lists).collect()
+    of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).chain(lists::statements(kind)).collect()
 }

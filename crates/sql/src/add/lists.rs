@@ -4,7 +4,7 @@
 //! logs the text of a slow statement, on the application's connection too. So a list has one of two lengths: its text is constant, and
 //! each connection prepares it once.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use solid_notify_core::add::NewNotice;
 
@@ -22,17 +22,23 @@ use crate::dialect::statement::{Arg, Statement};
 /// The lengths of lists, the longest first. What remains is inserted one by one.
 const LENGTHS: [usize; 2] = [256, 16];
 
-static LISTS: LazyLock<[List; 2]> =
-    LazyLock::new(|| LENGTHS.map(|length| List { length, statement: statement(Kind::MySql, length) }));
-
 struct List {
     length: usize,
     statement: Statement,
 }
 
-/// The statements, for those who prepare a connection.
-pub(crate) fn statements() -> impl Iterator<Item = &'static Statement> {
-    LISTS.iter().map(|list| &list.statement)
+/// Returns the lists of a database that needs them.
+fn lists(kind: Kind) -> &'static [List] {
+    static MADE: OnceLock<[List; 2]> = OnceLock::new();
+    if kind.update_returns() {
+        return &[];
+    }
+    MADE.get_or_init(|| LENGTHS.map(|length| List { length, statement: statement(kind, length) }))
+}
+
+/// Returns the statements, for a connection that is prepared.
+pub(crate) fn statements(kind: Kind) -> impl Iterator<Item = &'static Statement> {
+    lists(kind).iter().map(|list| &list.statement)
 }
 
 /// Inserts all rows. A duplicate fails its whole list, so visible duplicates are left out first. Where a list still fails for a
@@ -68,7 +74,7 @@ pub(super) async fn values_lists<DB: Dialect>(
     };
     let mut rest = rows.as_slice();
     while !rest.is_empty() {
-        let fitting = LISTS.iter().find(|list| {
+        let fitting = lists(DB::KIND).iter().find(|list| {
             rest.get(..list.length).is_some_and(|rows| rows.iter().map(NewRow::size).sum::<usize>() <= CHUNK_BYTES)
         });
         let (chunk, left) = rest.split_at(fitting.map_or(1, |list| list.length));
