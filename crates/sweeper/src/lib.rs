@@ -14,6 +14,7 @@ mod circuits;
 mod claiming;
 mod definitions;
 mod handlers;
+mod hiding;
 mod meters;
 mod monitor;
 mod reading;

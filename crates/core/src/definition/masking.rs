@@ -10,7 +10,7 @@ use super::mask::{MASKED, Mask};
 use super::spelled::replaced;
 use crate::cipher::{ENCRYPTED, is_encrypted};
 use crate::notice::{NoticeRecord, Response};
-use crate::path::Budget;
+use crate::path::{Budget, quickly};
 
 /// A mask that is applied to one parameter.
 pub struct Masking<'a> {
@@ -67,12 +67,13 @@ fn is_http(status: &str) -> bool {
 
 impl NotifyDef {
     /// Returns a parameter of one of its notices as people see it: [`ENCRYPTED`] instead of one that is still encrypted. If the column
-    /// `mask` is invalid, nothing of it is shown.
-    pub fn masked(&self, param: &str, budget: &mut Budget) -> String {
+    /// `mask` is invalid, or takes more than some milliseconds, nothing of it is shown.
+    pub fn masked(&self, param: &str) -> String {
         match self.parsed_mask() {
             _ if is_encrypted(param) => format!("\"{ENCRYPTED}\""),
             None => param.to_owned(),
-            Some(mask) => Masking::new(mask.ok().as_ref(), param, budget).param(),
+            Some(mask) => quickly(|budget| Masking::new(mask.ok().as_ref(), param, budget).param())
+                .unwrap_or_else(|| format!("\"{MASKED}\"")),
         }
     }
 }

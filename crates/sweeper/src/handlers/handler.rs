@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
-use solid_notify_core::definition::{FOREVER, MASKED, SecretError, SecretRef, SecretString, quickly, read_config};
+use solid_notify_core::definition::{FOREVER, SecretError, SecretRef, SecretString, read_config};
 use solid_notify_core::notice::{ClaimedNotice, Response, later};
 use solid_notify_core::secret::Destination;
 use solid_notify_core::store::Authority;
@@ -220,10 +220,7 @@ impl<T: fmt::Debug> fmt::Debug for Notice<T> {
         shown.field("definition", &row.name);
         match &row.mask {
             _ if self.facts.encrypted => shown.field("param", &ENCRYPTED),
-            Some(_) => {
-                let masked = quickly(|budget| row.masked(self.facts.param(), budget));
-                shown.field("param", &masked.as_deref().unwrap_or(MASKED))
-            }
+            Some(_) => shown.field("param", &row.masked(self.facts.param())),
             None => shown.field("param", &self.param),
         };
         shown.field("claimed", claimed).finish_non_exhaustive()

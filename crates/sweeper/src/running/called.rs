@@ -9,9 +9,9 @@ use solid_notify_core::definition::{Budget, Mask, Masking};
 use solid_notify_core::notice::Response;
 use solid_notify_core::transition::Event;
 
-use super::hiding::{Texts, hidden};
 use crate::definitions::Ready;
 use crate::handlers::handler::{Facts, Failure};
+use crate::hiding::{Texts, hidden};
 use crate::worker::Worker;
 
 /// Result of a call of a handler. Its message is not in the event yet, because people may not see all of it.

@@ -4,7 +4,6 @@
 pub(crate) mod attempt;
 mod called;
 mod decrypt;
-pub(crate) mod hiding;
 mod in_flight;
 mod pause;
 mod span;

@@ -12,7 +12,7 @@ use solid_notify_core::{ErrorClass, Status, StoreError};
 
 use super::Outcome;
 use crate::definitions::{Definition, Ready};
-use crate::running::hiding::{Texts, hidden};
+use crate::hiding::{Texts, hidden};
 use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 
