@@ -23,7 +23,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many such connections are kept to one receiver: more than most definitions send at a time, because others are closed after each
 /// request.
 const IDLE_CONNECTIONS: usize = 256;
-/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB, which it lets nobody set.
+/// The largest headers of a response over HTTP/2, in bytes. Over HTTP/1 the client has a limit of its own of about 400 kB, for which it has no setting.
 #[cfg(feature = "tls")]
 const HEADER_LIMIT: u32 = 64 * 1024;
 

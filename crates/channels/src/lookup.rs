@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn notices_to_a_dead_host_leave_the_places_of_their_definition_to_other_hosts() {
+    async fn dead_host_leaves_the_places_of_its_definition_to_other_hosts() {
         let (begun, begins) = channel();
         let (end, ends) = channel();
         let (ends, blocking) = (Arc::new(Mutex::new(ends)), Arc::new(Blocking::waiting()));

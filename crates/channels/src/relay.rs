@@ -190,7 +190,7 @@ mod tests {
         let mut last = Vec::new();
         client.read_to_end(&mut last).await.unwrap();
         assert_eq!((&got, &last[..]), (b"hello", &b"-ERR no\r\n"[..]));
-        // The port answers nobody else.
+        // The port serves no other connection.
         let mut second = TcpStream::connect(relay).await.unwrap();
         assert!(matches!(second.read(&mut got).await, Ok(0) | Err(_)));
     }

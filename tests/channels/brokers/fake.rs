@@ -79,7 +79,7 @@ impl Fake {
         Self::serving(move |stream, taken, tuned| amqp(stream, frame_max, method, answer.clone(), taken, tuned)).await
     }
 
-    /// A server of NATS that greets a client so, and then answers each line that begins with this.
+    /// A server of NATS with this greeting, which then gives this answer to each line that begins so.
     pub async fn nats(greeting: Answer, line: &'static str, answer: Answer) -> Self {
         Self::serving(move |stream, taken, _| nats(stream, greeting.clone(), line, answer.clone(), taken)).await
     }
