@@ -2,14 +2,16 @@
 
 use std::error::Error;
 use std::str::FromStr;
+use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
-use async_nats::jetstream::context::PublishError;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
 use solid_notify_core::ErrorClass;
 use solid_notify_sweeper::{Failure, HandlerResult};
+use tokio::time::timeout;
 
 use super::config::{NatsConfig, TEST};
 use super::server::{Link, Loss};
@@ -76,6 +78,9 @@ const LINE: usize = 4096;
 /// What the line has beside the subject: the subject of the acknowledgement, lengths, blanks; rounded up.
 const REST: usize = 196;
 
+/// How long a message whose client has ended waits for the report why, which the client passes on by another task.
+const TIME_TO_REPORT: Duration = Duration::from_millis(200);
+
 /// Publishes a message. The acknowledgement of the stream is the delivery.
 pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> Published {
     if message.subject.len() > LINE - REST {
@@ -100,6 +105,13 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
             return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network).free_of_values()));
         }
     };
+    let is_lost = acknowledged.as_ref().is_err_and(|error| error.kind() == PublishErrorKind::BrokenPipe);
+    if is_lost
+        && let Ok(Ok(())) = timeout(TIME_TO_REPORT, lost.changed()).await
+        && *lost.borrow() == Loss::Refused
+    {
+        return Published::Refused;
+    }
     Published::Ended(result(acknowledged, notice))
 }
 
