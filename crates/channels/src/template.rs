@@ -19,7 +19,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, UndefinedBeha
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
+use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
 use crate::channel::AnyNotice;
@@ -270,7 +270,6 @@ impl<E: Escape> JsonSchema for Template<E> {
 /// `notice.test` (true for a test of an operator), and `notice.ack_token` where the definition has `need_confirm`.
 pub struct Values {
     all: Value,
-    secrets: Vec<SecretString>,
     /// What the templates of the notice may take.
     fuel: Fuel,
 }
@@ -300,11 +299,9 @@ impl Values {
     ) -> Result<Self, Failure> {
         let param: serde_json::Value = serde_json::from_str(notice.raw_param())
             .map_err(|_| Failure::retry("the parameter is not JSON").class(ErrorClass::Invalid))?;
-        let (mut shown, mut read) = (BTreeMap::new(), Vec::new());
+        let mut shown = BTreeMap::new();
         for (name, reference) in names {
-            let secret = secrets.get(reference)?;
-            shown.insert(name, secret.expose_secret().to_owned());
-            read.push(secret.clone());
+            shown.insert(name, secrets.get(reference)?.expose_secret().to_owned());
         }
         let about = NoticeValues {
             id: notice.id(),
@@ -321,7 +318,7 @@ impl Values {
             notice => Value::from(Serde(&about)),
             secrets => Value::from(Serde(&shown)),
         };
-        Ok(Self { all, secrets: read, fuel: Fuel::of(FUEL) })
+        Ok(Self { all, fuel: Fuel::of(FUEL) })
     }
 
     /// Returns the same values with other secrets in place of the right ones, to see whether a text depends on them.
@@ -329,24 +326,19 @@ impl Values {
     pub fn with_other_secrets(&self, names: &BTreeMap<String, SecretRef>) -> Self {
         let others: BTreeMap<&String, &str> = names.keys().map(|name| (name, "other")).collect();
         let all = minijinja::context! { secrets => Value::from(Serde(&others)), ..self.all.clone() };
-        Self { all, secrets: Vec::new(), fuel: Fuel::of(self.fuel.left()) }
-    }
-
-    /// Returns the secrets, to be removed from what is shown of a response.
-    pub fn secrets(&self) -> &[SecretString] {
-        &self.secrets
+        Self { all, fuel: Fuel::of(self.fuel.left()) }
     }
 
     /// Makes values of something else than a notice.
     #[cfg(feature = "mail")]
     pub(crate) fn of(values: impl Serialize) -> Self {
-        Self { all: Value::from(Serde(&values)), secrets: Vec::new(), fuel: Fuel::of(FUEL) }
+        Self { all: Value::from(Serde(&values)), fuel: Fuel::of(FUEL) }
     }
 
     #[cfg(test)]
     fn of_param(param: &str) -> Self {
         let param: serde_json::Value = serde_json::from_str(param).unwrap();
         let all = minijinja::context! { param => Value::from(Serde(&param)) };
-        Self { all, secrets: Vec::new(), fuel: Fuel::of(FUEL) }
+        Self { all, fuel: Fuel::of(FUEL) }
     }
 }
