@@ -77,7 +77,7 @@ async fn statements_on_the_application_s_connection_have_no_values<D: Database>(
     let notice = |n: usize| {
         let text = |of: &str| format!("{of}-{n}-{secret}");
         let notice = NewNotice::new("sync", text("param")).unwrap().description(text("description")).tag(text("tag"));
-        if n % 2 == 0 { notice.ordering_key(text("order")).unique_until_ended(text("key")) } else { notice }
+        if n.is_multiple_of(2) { notice.ordering_key(text("order")).unique_until_ended(text("key")) } else { notice }
     };
     let mut tx = db.pool.begin().await.unwrap();
     for count in [1, 2, 300] {
