@@ -1,5 +1,7 @@
 //! Where channels may connect: no row reaches the sender's own network, on any channel. `webhooks/addresses.rs` has what only webhooks have.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use solid_notify::channels::{AllowedNetworks, Amqp, ChannelExt, Chat, Mail, Nats, RedisStreams, Webhook};
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
@@ -34,7 +36,9 @@ impl Site {
         let (outbox, connections) = (MemoryOutbox::new(), Calls::default());
         allow_secrets(&outbox, &[]);
         let webhook = Webhook::builder().allow_networks(networks).build().unwrap();
-        let sweeper = outbox.sweeper().channel(webhook).channel(Chat::new().allow_networks(networks));
+        // The node reports with its beats.
+        let sweeper = outbox.sweeper().maintenance_interval(Duration::from_millis(50)).channel(webhook);
+        let sweeper = sweeper.channel(Chat::new().allow_networks(networks));
         let sweeper = sweeper.channel(Mail::new().allow_networks(networks));
         let sweeper = sweeper.channel(Amqp::new().allow_networks(networks));
         let sweeper = sweeper.channel(Nats::new().allow_networks(networks));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::channels::{Amqp, ChannelExt, Chat, Mail, Nats, RedisStreams, Webhook};
@@ -56,7 +57,9 @@ fn every_channel(outbox: &MemoryOutbox) -> SweeperBuilder {
     let networks = own_machine();
     let webhook = Webhook::builder().allow_networks(&networks).build().unwrap();
     let chat = Chat::new().allow_networks(&networks);
-    let sweeper = outbox.sweeper().channel(webhook).channel(chat).channel(Mail::new().allow_networks(&networks));
+    // The node reports with its beats.
+    let sweeper = outbox.sweeper().maintenance_interval(Duration::from_millis(50)).channel(webhook).channel(chat);
+    let sweeper = sweeper.channel(Mail::new().allow_networks(&networks));
     let sweeper = sweeper.channel(Amqp::new().allow_networks(&networks)).channel(Nats::new().allow_networks(&networks));
     sweeper.channel(RedisStreams::new().allow_networks(&networks))
 }
