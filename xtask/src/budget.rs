@@ -66,11 +66,11 @@ mod tests {
     use crate::{runs, step};
 
     /// The steps beside which no other runs.
-    const ALONE: [&str; 4] = ["format", "dependencies", "build", "newcomers"];
+    const ALONE: [&str; 5] = ["format", "dependencies", "build", "neighbours", "newcomers"];
 
-    /// The goal for the whole run: 12 minutes, and 45 s for the neighbours, beside which another suite runs. It is 16 minutes with the suites that
-    /// are named beside the table.
-    const GOAL: u64 = 12 * 60 + 45;
+    /// The goal for the whole run: 12 minutes, and 90 s for the neighbours, beside which nothing runs. It is 16 minutes with the suites that are
+    /// named beside the table.
+    const GOAL: u64 = 12 * 60 + 90;
 
     #[test]
     fn budgets_are_within_the_goal() -> Result<()> {

@@ -36,11 +36,11 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
     });
     if let Some(prepared) = prepared.as_ref().filter(|_| built) {
         let commit = &revision::head();
-        let mut beside: Vec<Beside> = Vec::new();
+        let (mut beside, mut alone): (Vec<Beside>, Vec<Beside>) = (Vec::new(), Vec::new());
         for suite in &SUITES {
             let is_spared = suite.depends_on.is_some_and(|files| revision::is_unchanged(&checked, files));
             let since = is_spared.then(|| since("no tool", &checked));
-            beside.push((
+            if suite.alone { &mut alone } else { &mut beside }.push((
                 suite.name,
                 Box::new(move |output| match since {
                     Some(since) => Ok(since),
@@ -59,6 +59,7 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
             }),
         ));
         steps.beside(beside);
+        alone.into_iter().for_each(|step| steps.beside(vec![step]));
     }
     steps.step("newcomers", || {
         let unchanged = revision::is_unchanged(&checked, &["examples", "Cargo.lock", ":(glob)**/Cargo.toml"]);

@@ -11,6 +11,8 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// The arguments of `cargo test` that select its programs.
     pub(crate) programs: &'static [&'static str],
+    /// No other step runs beside it, because it compares rates.
+    pub(crate) alone: bool,
     /// The only files whose change can change its result, where these are not the product's.
     pub(crate) depends_on: Option<&'static [&'static str]>,
 }
@@ -23,7 +25,7 @@ pub(crate) const SUITES: [Suite; 15] = [
     suite("processes", &["--test", "processes"]),
     suite("stores", &["--test", "stores"]),
     suite("sending", &["--test", "sending"]),
-    suite("neighbours", &["--test", "neighbours"]),
+    Suite { alone: true, ..suite("neighbours", &["--test", "neighbours"]) },
     suite("conformance", &["--test", "conformance"]),
     suite("schedules", &["--test", "schedules"]),
     Suite {
@@ -44,7 +46,7 @@ pub(crate) const SUITES: [Suite; 15] = [
 ];
 
 const fn suite(name: &'static str, programs: &'static [&'static str]) -> Suite {
-    Suite { name, programs, depends_on: None }
+    Suite { name, programs, alone: false, depends_on: None }
 }
 
 /// The stores that take turns in the suite `sending`. Conformance proves the semantics of each store in every run; the sweeper

@@ -2,10 +2,7 @@
 //!
 //! Each secret that an attempt reads or makes is noted here. How a text may spell it, [`Hidden`] knows.
 
-use std::fmt::Display;
-
 use parking_lot::Mutex;
-use solid_notify_core::Response;
 use solid_notify_core::definition::SecretString;
 use solid_notify_core::secret::Hidden;
 use solid_notify_sweeper::HandlerResult;
@@ -34,6 +31,6 @@ pub(crate) fn hidden() -> Hidden {
 
 /// Returns a response without the secrets of the present attempt. They are removed before the body is cut.
 #[cfg(any(feature = "amqp", feature = "mail", feature = "nats", feature = "redis-streams"))]
-pub(crate) fn response(status: impl Display, body: &str) -> Response {
-    Response::new(hidden().clean(&status.to_string())).body(hidden().clean(body))
+pub(crate) fn response(status: impl std::fmt::Display, body: &str) -> solid_notify_core::Response {
+    solid_notify_core::Response::new(hidden().clean(&status.to_string())).body(hidden().clean(body))
 }
