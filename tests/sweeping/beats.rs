@@ -24,7 +24,7 @@ impl Handler for Refuses {
     }
 }
 
-/// The beats in ten minutes, in which a definition is refused anew every four seconds.
+/// Returns the beats of ten minutes. Every four seconds another refusal of a definition begins.
 async fn beats(definitions: usize) -> usize {
     let (b, store, outbox) = faulty();
     for n in 0..definitions {

@@ -117,7 +117,7 @@ fn source(row: &NotifyDef) -> Option<(Source, (String, SecretRef))> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     ByTheBroker,
-    /// Its connection has taken in much, and is made anew.
+    /// Its connection has taken in nearly as many bytes as it may, and another one replaces it.
     Worn,
 }
 

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::receiver::Receiver;
-use crate::{Site, add, count, eventually, until_all_ended};
+use crate::{Serve, Site, add, count, eventually, until_all_ended};
 
 const NOWHERE: &str = "[databases.gone]\nurl = 'postgres://app@127.0.0.1:1/gone'\n";
 
@@ -111,16 +111,23 @@ async fn the_only_database_has_acks_without_its_name() {
     }
 }
 
-#[tokio::test]
-async fn acks_are_limited_by_the_address_that_the_proxy_names() {
-    let (site, receiver) = (Site::new(), Receiver::start().await);
-    site.outbox("shop", &receiver).await;
+/// A service whose proxy names the address of a client in a header.
+async fn behind_a_proxy(receiver: &Receiver) -> (Site, Serve) {
+    let site = Site::new();
+    site.outbox("shop", receiver).await;
     site.write(&site.database("shop"));
     let file = site.path("serve.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("[http]\n", "[http]\npeer_header = 'x-real-ip'\n");
     std::fs::write(file, text).unwrap();
     let serve = site.serve().await;
     serve.ready("/readyz").await;
+    (site, serve)
+}
+
+#[tokio::test]
+async fn acks_are_limited_by_the_address_that_the_proxy_names() {
+    let receiver = Receiver::start().await;
+    let (_site, serve) = behind_a_proxy(&receiver).await;
     let client = reqwest::Client::new();
     let refused = async |addresses: Vec<String>| {
         let post = |address| client.post(format!("http://{}/ack", serve.address)).header("x-real-ip", address);
@@ -135,14 +142,8 @@ async fn acks_are_limited_by_the_address_that_the_proxy_names() {
 
 #[tokio::test]
 async fn acks_without_a_readable_address_count_for_the_connection() {
-    let (site, receiver) = (Site::new(), Receiver::start().await);
-    site.outbox("shop", &receiver).await;
-    site.write(&site.database("shop"));
-    let file = site.path("serve.toml");
-    let text = std::fs::read_to_string(&file).unwrap().replace("[http]\n", "[http]\npeer_header = 'x-real-ip'\n");
-    std::fs::write(file, text).unwrap();
-    let serve = site.serve().await;
-    serve.ready("/readyz").await;
+    let receiver = Receiver::start().await;
+    let (_site, serve) = behind_a_proxy(&receiver).await;
     let client = reqwest::Client::new();
     // Each names another address, and none in a way that can be read: no header, a list, an address with a port.
     let statuses = (0..1500_u32).map(|k| {
