@@ -135,48 +135,31 @@ mod tests {
     use solid_notify_core::error::FaultKind;
 
     use super::*;
-    use crate::subscribed::subscribed;
-
-    /// Counts the errors in the log.
-    #[derive(Clone, Default)]
-    struct Errors(Arc<AtomicUsize>);
-
-    impl tracing::Subscriber for Errors {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, event: &tracing::Event<'_>) {
-            if *event.metadata().level() == tracing::Level::ERROR {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
+    use crate::subscribed::{OnEvent, subscribed};
 
     #[tokio::test(start_paused = true)]
     async fn refusal_is_an_error_again_when_it_comes_back_after_a_repair() {
-        let errors = Errors::default();
-        let _log = subscribed(errors.clone());
+        let errors = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&errors);
+        let _log = subscribed(OnEvent(move |event: &tracing::Event<'_>| {
+            if *event.metadata().level() == tracing::Level::ERROR {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
         let refusals = Refusals::default();
         let error = StoreError::new("counting", FaultKind::Unusable, "permission denied");
         let mut logged = Vec::new();
         for minutes in [0, 1, 1, 1, 1, 3, 1, 56, 1] {
             tokio::time::advance(Duration::from_secs(60 * minutes)).await;
             refusals.log(&error);
-            logged.push(errors.0.load(Ordering::SeqCst));
+            logged.push(errors.load(Ordering::SeqCst));
         }
         assert_eq!(logged, [1, 1, 1, 1, 1, 2, 2, 3, 3]);
         // Another call is refused with the same text.
         refusals.refused([Part::Ticks(1)], &error);
         assert!(refusals.works(Part::Ticks(1)));
         refusals.log(&error);
-        assert_eq!(errors.0.load(Ordering::SeqCst), 4);
+        assert_eq!(errors.load(Ordering::SeqCst), 4);
     }
 
     #[tokio::test(start_paused = true)]
