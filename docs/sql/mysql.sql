@@ -2180,6 +2180,40 @@ FROM notify_msg_history m
 WHERE m.id = $2
 FOR UPDATE SKIP LOCKED;
 
+-- damaged
+SELECT id
+FROM notify_msg
+WHERE
+  dedupe_key = ''
+  OR ordering_key = ''
+  OR tag = ''
+  OR NOT coalesce(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000 >= 0, false)
+  OR NOT coalesce(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', next_call_time) DIV 1000 >= 0, false)
+  OR (
+    expires_at IS NOT NULL
+    AND NOT coalesce(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000 >= 0, false)
+  )
+LIMIT 1000;
+
+-- repair
+UPDATE notify_msg SET
+  dedupe_key = nullif(dedupe_key, ''),
+  ordering_key = nullif(ordering_key, ''),
+  tag = nullif(tag, ''),
+  create_time = CASE
+    WHEN TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000 >= 0 THEN create_time
+    ELSE coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  END,
+  next_call_time = CASE
+    WHEN TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', next_call_time) DIV 1000 >= 0 THEN next_call_time
+    ELSE coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  END,
+  expires_at = CASE
+    WHEN TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000 >= 0 THEN expires_at
+    ELSE NULL
+  END
+WHERE id IN ($2);
+
 -- list_ended_newest
 SELECT
   m.id,

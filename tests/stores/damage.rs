@@ -24,12 +24,12 @@ on_each_database!(
     a_notice_is_refused_after_a_failed_savepoint_ended_its_transaction,
 );
 
-async fn define<D: Database>(db: &TestDb<D>) -> i64 {
+pub(crate) async fn define<D: Database>(db: &TestDb<D>) -> i64 {
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.outbox.definitions().await.unwrap()[0].row.id
 }
 
-async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<ClaimedNotice>, StoreError> {
+pub(crate) async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<ClaimedNotice>, StoreError> {
     let (what, worker) = (ClaimWhat::Slice(Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker, quota: None };
     db.outbox.engine().stores().send.claim(&claim).await.map(|claims| claims.notices)

@@ -22,5 +22,6 @@ mod plans;
 mod pooler;
 mod roles;
 mod transactions;
+mod unchecked;
 mod versions;
 mod views;

@@ -28,6 +28,7 @@ mod operate;
 mod ordering;
 mod own;
 mod record;
+mod repair;
 mod roles;
 mod series;
 mod settle;

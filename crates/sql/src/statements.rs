@@ -31,6 +31,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::nodes::NodeStatements::of(kind).texts(),
         crate::series::statements::SeriesStatements::of(kind).texts(),
         crate::record::RecordStatements::of(kind).texts(),
+        crate::repair::RepairStatements::of(kind).texts(),
         crate::operate::list::ListStatements::of(kind).texts(),
         crate::operate::narrow::NarrowStatements::of(kind).texts(),
         crate::operate::groups::GroupStatements::of(kind).texts(),

@@ -16,6 +16,7 @@ use crate::dialect::Dialect;
 use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation, store_error};
 use crate::dialect::statement::Arg;
 use crate::operate::purge::PurgeEnds;
+use crate::repair::{may_be_damage, repair};
 
 /// The store of one database.
 pub(crate) struct SqlStore<DB: Dialect> {
@@ -68,11 +69,20 @@ impl<DB: Dialect> SqlStore<DB> {
             }
         };
         let began = Instant::now();
-        let tries = (|| once(turn.share, Arg::Int(self.clock.as_ref().map(HandClock::now_millis))))
+        let now = || Arg::Int(self.clock.as_ref().map(HandClock::now_millis));
+        let tries = (|| once(turn.share, now()))
             .retry(CONFLICT_PAUSES)
             // Not after a wait for a lock, because the next try would only wait again.
             .when(|error| fault::<DB>(error) == FaultKind::Conflict && began.elapsed() < TRIED_AGAIN)
             .notify(|error, _| tracing::debug!(doing, %error, "retrying after a conflict with another transaction"));
+        let tries = async {
+            match tries.await {
+                Err(error) if may_be_damage(&error) && repair(turn.share, now()).await? => {
+                    once(turn.share, now()).await
+                }
+                tried => tried,
+            }
+        };
         let error = match tokio::time::timeout(self.call_timeout, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => store_error::<DB>(doing, error),

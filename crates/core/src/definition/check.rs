@@ -3,14 +3,14 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{NotifyDef, Problem};
+use super::{ColumnValue, NotifyDef, Problem};
 use crate::built_in::is_built_in;
 use crate::limit::{Breaker, Quota, Rate};
 use crate::retry::RetryInterval;
 use crate::retry::duration;
 
-/// The longest `handler_config`, in bytes: as long as a `text` of MySQL.
-const LONGEST_CONFIG: usize = 65_535;
+/// The longest text of a column, in bytes: as long as a `text` of MySQL. Each node reads all definitions.
+const LONGEST_TEXT: usize = 65_535;
 
 /// Collects all invalid columns, so that one check reports all of them.
 pub(super) struct Check {
@@ -74,11 +74,15 @@ impl Check {
         }
     }
 
-    /// What a handler reads and prepares for each definition is bounded by the length.
-    pub(super) fn handler_config(&mut self, text: Option<&str>) {
-        let Some(bytes) = text.map(str::len).filter(|bytes| *bytes > LONGEST_CONFIG) else { return };
-        // Without the value, which may contain a secret in the wrong place.
-        self.wrong("handler_config", "…", format!("a text of at most {LONGEST_CONFIG} bytes; it has {bytes} bytes"));
+    /// Without the values: a configuration may contain a secret in the wrong place.
+    pub(super) fn lengths(&mut self, def: &NotifyDef) {
+        for (column, value) in NotifyDef::COLUMNS.iter().zip(def.values()) {
+            let ColumnValue::Text(Some(text)) = value else { continue };
+            if text.len() > LONGEST_TEXT {
+                let expected = format!("a text of at most {LONGEST_TEXT} bytes; it has {} bytes", text.len());
+                self.wrong(column, "…", expected);
+            }
+        }
     }
 
     pub(super) fn encryption(&mut self, def: &NotifyDef) {

@@ -166,9 +166,12 @@ impl NotifyDef {
     /// Parses every column, or returns every invalid one.
     pub fn policy(&self) -> Result<Policy, Vec<Problem>> {
         let mut check = Check { problems: Vec::new() };
+        check.lengths(self);
+        if !check.problems.is_empty() {
+            return Err(check.problems);
+        }
         check.name("name", &self.name);
         check.handler(self);
-        check.handler_config(self.handler_config.as_deref());
         let schedule = check.optional::<Schedule>("schedule", self.schedule.as_deref());
         let schedule_missed = check.value("schedule_missed", self.schedule_missed.parse(), &self.schedule_missed);
         let window = check.optional::<SendWindow>("send_window", self.send_window.as_deref());

@@ -123,12 +123,15 @@ fn handler_of_a_built_in_definition_is_for_that_one_alone() {
 }
 
 #[test]
-fn handler_config_has_a_limit_of_its_length() {
-    let def = |bytes: usize| NotifyDef::new("a").handler_config("x".repeat(bytes));
+fn each_text_has_a_limit_of_its_length() {
+    let def = |bytes: usize| NotifyDef::new("a").handler_config("x".repeat(bytes)).description("x".repeat(bytes));
     assert!(def(65_535).policy().is_ok());
-    let problem = def(65_536).policy().unwrap_err().remove(0).to_string();
-    let expected = "handler_config = \"…\": expected a text of at most 65535 bytes; it has 65536 bytes";
-    assert_eq!(problem, expected);
+    let problems: Vec<String> = def(65_536).policy().unwrap_err().iter().map(ToString::to_string).collect();
+    let expected = "= \"…\": expected a text of at most 65535 bytes; it has 65536 bytes";
+    assert_eq!(problems, [format!("description {expected}"), format!("handler_config {expected}")]);
+    // One that has a form is not parsed, and its value is not repeated.
+    let problems = NotifyDef::new("a").timeout("9".repeat(70_000)).policy().unwrap_err();
+    assert!(problems.len() == 1 && problems[0].to_string().len() < 200, "{problems:?}");
 }
 
 #[test]

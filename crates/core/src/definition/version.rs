@@ -69,7 +69,8 @@ impl StoredVersion {
         }
         Some(Self {
             def_id: row.id,
-            version: last.map_or(0, |last| last.version) + 1,
+            // A forged last number must not end the process; the store refuses the number that is there twice.
+            version: last.map_or(0, |last| last.version).saturating_add(1),
             time,
             who: who.chars().take(WHO_LIMIT).collect(),
             act: act.to_owned(),

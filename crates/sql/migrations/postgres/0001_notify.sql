@@ -51,12 +51,23 @@ CREATE TABLE notify_def (
     update_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     delete_time              timestamptz,
     CONSTRAINT notify_def_times CHECK (isfinite(create_time) AND isfinite(update_time) AND isfinite(delete_time)
-                                        AND isfinite(last_tick))
+                                        AND isfinite(last_tick)),
+    -- As long as a text of MySQL: each node reads all definitions.
+    CONSTRAINT notify_def_lengths CHECK (
+        octet_length(handler) <= 65535 AND octet_length(description) <= 65535 AND octet_length(schedule) <= 65535
+        AND octet_length(send_window) <= 65535 AND octet_length(retry_interval) <= 65535
+        AND octet_length(max_retry_interval) <= 65535 AND octet_length(retry_rules) <= 65535 AND octet_length(timeout) <= 65535
+        AND octet_length(email) <= 65535 AND octet_length(alert_to) <= 65535 AND octet_length(alert_cooldown) <= 65535
+        AND octet_length(backlog_alert_age) <= 65535 AND octet_length(max_confirm_delay) <= 65535
+        AND octet_length(rate_limit) <= 65535 AND octet_length(breaker_pause) <= 65535 AND octet_length(keep_history) <= 65535
+        AND octet_length(handler_config) <= 65535 AND octet_length(owner) <= 65535 AND octet_length(runbook) <= 65535
+        AND octet_length(mask) <= 65535 AND octet_length(target_filter) <= 65535 AND octet_length(tick_schedule) <= 65535
+    )
 );
 
 -- The valid values of columns of a live notice; another value would hide the notice. They are domains, because Postgres parses a
--- table's CHECK constraints in every statement that inserts: four of them took half of the time of an insert. (The inserts check
--- the length of keys.)
+-- table's CHECK constraints in every statement that inserts: four of them took half of the time of an insert. Keys and tags have a
+-- length, because a longer one could fit the indexes here and not those of ended notices, and then the notice could not end.
 CREATE DOMAIN notify_live_status AS smallint CONSTRAINT notify_live_status CHECK (VALUE IN (0, 2, 4, 5));
 -- 'infinity' is the due time of a notice that waits for its ack without end.
 CREATE DOMAIN notify_due AS timestamptz CONSTRAINT notify_due CHECK (VALUE >= '1970-01-01 00:00:00Z');
@@ -78,12 +89,12 @@ CREATE TABLE notify_msg (
     last_call_time timestamptz,
     next_call_time notify_due NOT NULL DEFAULT statement_timestamp(),
     create_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
-    dedupe_key     text,
+    dedupe_key     varchar(200),
     dedupe_until_ended boolean,
-    ordering_key   text,
+    ordering_key   varchar(200),
     trace_context  text,
     -- The object of the business that the notice is about, for operators: order:42.
-    tag            text,
+    tag            varchar(200),
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     timestamptz,

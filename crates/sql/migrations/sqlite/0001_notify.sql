@@ -63,6 +63,20 @@ CREATE TABLE notify_def (
         AND (update_time IS strftime('%Y-%m-%d %H:%M:%f', update_time) OR update_time IS datetime(update_time))
         AND (delete_time IS strftime('%Y-%m-%d %H:%M:%f', delete_time) OR delete_time IS datetime(delete_time))
         AND (last_tick IS strftime('%Y-%m-%d %H:%M:%f', last_tick) OR last_tick IS datetime(last_tick))
+    ),
+    -- As long as a text of MySQL: each node reads all definitions.
+    CONSTRAINT notify_def_lengths CHECK (
+        length(CAST(handler AS blob)) <= 65535 AND length(CAST(description AS blob)) <= 65535
+        AND length(CAST(schedule AS blob)) <= 65535 AND length(CAST(send_window AS blob)) <= 65535
+        AND length(CAST(retry_interval AS blob)) <= 65535 AND length(CAST(max_retry_interval AS blob)) <= 65535
+        AND length(CAST(retry_rules AS blob)) <= 65535 AND length(CAST(timeout AS blob)) <= 65535
+        AND length(CAST(email AS blob)) <= 65535 AND length(CAST(alert_to AS blob)) <= 65535
+        AND length(CAST(alert_cooldown AS blob)) <= 65535 AND length(CAST(backlog_alert_age AS blob)) <= 65535
+        AND length(CAST(max_confirm_delay AS blob)) <= 65535 AND length(CAST(rate_limit AS blob)) <= 65535
+        AND length(CAST(breaker_pause AS blob)) <= 65535 AND length(CAST(keep_history AS blob)) <= 65535
+        AND length(CAST(handler_config AS blob)) <= 65535 AND length(CAST(owner AS blob)) <= 65535
+        AND length(CAST(runbook AS blob)) <= 65535 AND length(CAST(mask AS blob)) <= 65535
+        AND length(CAST(target_filter AS blob)) <= 65535 AND length(CAST(tick_schedule AS blob)) <= 65535
     )
 );
 

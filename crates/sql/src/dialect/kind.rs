@@ -351,6 +351,11 @@ impl Kind {
         }
     }
 
+    /// True where any session may insert rows that later statements refuse to change or to copy (`check_constraint_checks`, `sql_mode`).
+    pub(crate) fn has_lax_sessions(self) -> bool {
+        self == MySql
+    }
+
     /// True where `UPDATE … RETURNING` exists, so that one statement claims. MySQL and MariaDB need two, in a transaction.
     pub(crate) fn update_returns(self) -> bool {
         self != MySql
