@@ -3,17 +3,19 @@
 mod config;
 mod send;
 
+use std::io;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_redis_connection::{Error, Redis, Resolve};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
 pub use self::config::RedisStreamsConfig;
-use self::send::Link;
+use self::send::{Link, Nodes};
 use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Published, Suspects, Unconnected};
 use crate::channel::{AnyNotice, Channel};
@@ -67,19 +69,26 @@ impl RedisStreams {
         Ok((prepared.server.client(&self.servers, url, || Ok(Server::default()))?, url))
     }
 
-    /// Connects to addresses that a row may reach.
-    fn connect(&self, url: &str) -> BoxFuture<'static, Result<Link, Error>> {
+    /// Connects to addresses that a row may reach, and that may have its secrets: a cluster names its nodes by itself.
+    fn connect(&self, url: &str, secrets: &Secrets<'_>) -> BoxFuture<'static, Result<Link, Error>> {
         let intake = Intake::of_acknowledgements();
         // Here, because the lookups count for the definition of the attempt that began the connection.
         let (networks, attempt, taken) = (self.networks.clone(), lookup::attempt(), Arc::clone(&intake));
+        let (nodes, admit) = (Arc::<Mutex<Nodes>>::default(), secrets.admission());
+        let known = Arc::clone(&nodes);
         let resolve: Resolve = Arc::new(move |host, port| {
+            if let Err(refused) = admit(host) {
+                known.lock().refused.insert(host);
+                return Box::pin(async move { Err(io::Error::other(refused.to_string())) });
+            }
+            known.lock().connected.insert(host);
             let begin = || lookup::sockets(host, port, Some(networks.clone()));
             let (found, taken) = (lookup::begun_by(attempt.clone(), begin), Arc::clone(&taken));
             Box::pin(async move { Ok(vec![relay::open(&found.await?, &taken).await?]) })
         });
         // Whether the server may delete old streams is the operator's choice.
         let connecting = Redis::builder(url).allow_eviction(true).resolver(resolve).connect();
-        async move { Ok(Link { redis: connecting.await?, intake, refused: Arc::default() }) }.boxed()
+        async move { Ok(Link { redis: connecting.await?, nodes, intake, refused: Arc::default() }) }.boxed()
     }
 }
 
@@ -113,11 +122,15 @@ impl Channel for RedisStreams {
         let key = notice.idempotency_key();
         if self.suspects.has(&key) {
             let append = async |link| send::append(link, entry, notice).await.alone();
-            let sent = async { server.alone.with(self.connect(url), append).await.map_err(unconnected)? };
+            let sent = async { server.alone.with(self.connect(url, &secrets), append).await.map_err(unconnected)? };
             return self.suspects.alone(&key, sent).await;
         }
-        let link = server.connecting.get(|link| !link.intake.is_worn(), || self.connect(url)).await;
-        match send::append(link.map_err(unconnected)?, entry, notice).await {
+        // Another definition may have connected, whose secrets may go to fewer nodes, or to more of them.
+        let admits = |node: &String| secrets.admit_all(node).is_ok();
+        let is_usable = |link: &Link| !link.intake.is_worn() && !link.nodes.lock().refused.iter().any(admits);
+        let link = server.connecting.get(is_usable, || self.connect(url, &secrets)).await.map_err(unconnected)?;
+        link.nodes.lock().connected.iter().try_for_each(|node| secrets.admit_all(node))?;
+        match send::append(link, entry, notice).await {
             Published::Ended(result) => result,
             Published::Refused => self.suspects.hand_back(key),
         }

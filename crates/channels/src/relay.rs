@@ -7,12 +7,13 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// How many bytes a broker may send over a connection that also carries messages to us, returned ones and replies: several of the largest that RabbitMQ
@@ -40,17 +41,32 @@ const TIME_TO_ACCEPT: Duration = Duration::from_secs(5);
 /// How long the client may take to connect to the relay.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the port stays taken after the end. A client that reconnects must not meet another program there, to which it would sign in.
+/// How long the port stays taken after the end, while the client is used. A client that reconnects must not meet another program there, to which it
+/// would sign in.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// How long the client may take to read the last bytes of a server that has closed the connection.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How many bytes the servers of a connection have sent. A cluster has several.
+/// How many servers a client may be connected to at the same time: those of a cluster. A hostile server names as many as it likes.
+pub(crate) const SERVERS: usize = 64;
+
+/// What a client takes in, from all servers that it is connected to. A cluster has several.
 #[derive(Debug)]
 pub(crate) struct Intake {
+    counted: Arc<Counted>,
+    /// Closed when the client is no longer used.
+    used: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct Counted {
     taken: AtomicU64,
     limit: Limit,
+    /// The number of relays.
+    open: AtomicUsize,
+    /// The client has closed a connection, or its task has ended.
+    left: watch::Sender<bool>,
 }
 
 impl Intake {
@@ -67,14 +83,30 @@ impl Intake {
     }
 
     fn with(limit: Limit) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicU64::new(0), limit })
+        let counted =
+            Counted { taken: AtomicU64::new(0), limit, open: AtomicUsize::new(0), left: watch::Sender::new(false) };
+        Arc::new(Self { counted: Arc::new(counted), used: watch::Sender::new(()) })
     }
 
     /// Returns whether another connection is to be made for further messages.
     pub(crate) fn is_worn(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.limit.worn
+        self.counted.taken.load(Ordering::Relaxed) >= self.counted.limit.worn
     }
 
+    /// Returns whether the client has closed a connection.
+    #[cfg(feature = "nats")]
+    pub(crate) fn has_left(&self) -> bool {
+        *self.counted.left.borrow()
+    }
+
+    /// Returns what becomes true when the client has closed a connection. A client whose task has ended by a panic does not report it.
+    #[cfg(feature = "nats")]
+    pub(crate) fn left(&self) -> watch::Receiver<bool> {
+        self.counted.left.subscribe()
+    }
+}
+
+impl Counted {
     /// Counts bytes. Returns false beyond the limit.
     fn takes(&self, bytes: usize) -> bool {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -85,14 +117,34 @@ impl Intake {
 /// Connects to the first of these addresses that accepts. Returns the address to which the client connects instead, once.
 ///
 /// # Errors
-/// That of the last address.
+/// That of the last address; too many servers.
 pub(crate) async fn open(addresses: &[SocketAddr], intake: &Arc<Intake>) -> io::Result<SocketAddr> {
+    let place = Place::of(&intake.counted)?;
     let server = connect(addresses).await?;
     server.set_nodelay(true)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    tokio::spawn(serve(listener, server, Arc::clone(intake)));
+    tokio::spawn(serve(listener, server, place, intake.used.subscribe()));
     Ok(address)
+}
+
+/// A relay among those of its client.
+struct Place(Arc<Counted>);
+
+impl Place {
+    fn of(counted: &Arc<Counted>) -> io::Result<Self> {
+        let place = Self(Arc::clone(counted));
+        if counted.open.fetch_add(1, Ordering::Relaxed) >= SERVERS {
+            return Err(io::Error::other(format!("the servers name more than {SERVERS} others")));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
@@ -107,15 +159,20 @@ async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     Err(last)
 }
 
-async fn serve(listener: TcpListener, server: TcpStream, intake: Arc<Intake>) {
+async fn serve(listener: TcpListener, server: TcpStream, place: Place, mut used: watch::Receiver<()>) {
     let Ok(Ok((client, _))) = timeout(TIME_TO_CONNECT, listener.accept()).await else { return };
     // It only costs time where this fails.
     let _ = client.set_nodelay(true);
     tokio::select! {
-        () = pass(client, server, &intake) => {}
+        () = pass(client, server, &place.0) => {}
         () = refuse(&listener) => {}
     }
-    let _ = timeout(LINGER, refuse(&listener)).await;
+    place.0.left.send_replace(true);
+    tokio::select! {
+        _ = timeout(LINGER, refuse(&listener)) => {}
+        // Its sender is gone.
+        _ = used.changed() => {}
+    }
 }
 
 /// Closes each further connection.
@@ -129,7 +186,7 @@ async fn refuse(listener: &TcpListener) {
 }
 
 /// Passes bytes on until one side has closed the connection.
-async fn pass(client: TcpStream, server: TcpStream, intake: &Intake) {
+async fn pass(client: TcpStream, server: TcpStream, intake: &Counted) {
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
     let out = async {
@@ -147,7 +204,7 @@ async fn pass(client: TcpStream, server: TcpStream, intake: &Intake) {
     let _ = timeout(LAST_WORDS, copy(&mut from_client, &mut sink())).await;
 }
 
-async fn take_in(from_server: &mut OwnedReadHalf, to_client: &mut OwnedWriteHalf, intake: &Intake) {
+async fn take_in(from_server: &mut OwnedReadHalf, to_client: &mut OwnedWriteHalf, intake: &Counted) {
     let mut chunk = vec![0; 16 * 1024];
     while let Ok(length @ 1..) = from_server.read(&mut chunk).await {
         if !intake.takes(length) {
@@ -193,6 +250,38 @@ mod tests {
         // The port serves no other connection.
         let mut second = TcpStream::connect(relay).await.unwrap();
         assert!(matches!(second.read(&mut got).await, Ok(0) | Err(_)));
+    }
+
+    /// Otherwise many short connections would take all files that the process may open.
+    #[tokio::test]
+    async fn port_is_free_when_the_client_is_no_longer_used() {
+        let intake = Intake::with(LIMIT);
+        let (_server, client, relay) = pair(&intake).await;
+        let mut left = intake.counted.left.subscribe();
+        assert!(!*left.borrow());
+        drop(client);
+        left.wait_for(|left| *left).await.unwrap();
+        let mut next = TcpStream::connect(relay).await.unwrap();
+        assert!(matches!(next.read(&mut [0]).await, Ok(0) | Err(_)), "it refuses, and stays taken");
+        let counted = Arc::clone(&intake.counted);
+        drop(intake);
+        while counted.open.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(TcpStream::connect(relay).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn client_is_connected_to_so_many_servers() {
+        let intake = Intake::with(LIMIT);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addresses = [listener.local_addr().unwrap()];
+        for _ in 0..SERVERS {
+            open(&addresses, &intake).await.unwrap();
+        }
+        let error = open(&addresses, &intake).await.unwrap_err().to_string();
+        assert_eq!(error, "the servers name more than 64 others");
+        assert_eq!(intake.counted.open.load(Ordering::Relaxed), SERVERS);
     }
 
     #[tokio::test]

@@ -58,6 +58,17 @@ impl<'a> Secrets<'a> {
         self.admit(host, self.read.iter().map(|(reference, _)| reference))
     }
 
+    /// Returns whether all of them may be sent to a host, as a function for hosts that a server names later.
+    #[cfg(feature = "redis-streams")]
+    pub(crate) fn admission(&self) -> impl Fn(&str) -> Result<(), SecretError> + Send + Sync + 'static {
+        let (rules, definition) = (self.notice.outbox().engine().secret_rules(), self.notice.definition().to_owned());
+        let references: Vec<SecretRef> = self.read.iter().map(|(reference, _)| reference.clone()).collect();
+        move |host| {
+            let mut references = references.iter();
+            references.try_for_each(|reference| rules.check(&definition, reference, Destination::Host(host)))
+        }
+    }
+
     /// Checks that all of them may be sent to a host.
     ///
     /// # Errors

@@ -60,6 +60,8 @@ impl Answer {
 /// A server. It ends when dropped.
 pub struct Fake {
     pub port: u16,
+    /// The connections of clients.
+    pub accepted: Calls<()>,
     /// How many bytes each endless answer had when the client closed the connection.
     pub taken: Calls<usize>,
     /// The sizes of frames to which clients of AMQP have agreed.
@@ -97,13 +99,16 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let (taken, tuned) = (Calls::default(), Calls::default());
         let (bytes, frames) = (taken.clone(), tuned.clone());
+        let accepted = Calls::default();
+        let connections = accepted.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                connections.note(());
                 // It ends with an error when the client closes the connection.
                 tokio::spawn(serve(stream, bytes.clone(), frames.clone()));
             }
         });
-        Self { port, taken, tuned, task }
+        Self { port, accepted, taken, tuned, task }
     }
 }
 

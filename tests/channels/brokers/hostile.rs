@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use solid_notify::channels::{AllowedNetworks, Amqp, Channel, Nats, RedisStreams};
+use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::testkit::MemoryOutbox;
 use solid_notify::{NotifyDef, Status};
 use test_support::sending::{Calls, eventually};
@@ -90,6 +91,26 @@ async fn line_without_an_end_of_a_server_of_nats_is_cut() {
     }
 }
 
+/// The client's task panics on each of these lines, and reports no loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn line_that_ends_the_client_of_nats_costs_one_connection() {
+    for line in
+        ["-ERR\r\n", "MSG x 1 18446744073709551614\r\n", "HMSG x 1 18446744073709551610 18446744073709551611\r\n"]
+    {
+        let server = Fake::nats(Answer::once(INFO), "HPUB", Answer::once(line)).await;
+        let nats = Nats::new().allow_networks(&own_machine());
+        let sending = Sending::start(nats, &format!("nats://127.0.0.1:{}", server.port)).await;
+        sending.define_as(NotifyDef::new("order").timeout("1h"), json!({ "subject": "orders" })).await;
+        let id = sending.add("order", json!(1)).await;
+        eventually("some attempts have failed", async || sending.find(id).await.errors.len() > 3).await;
+        for error in sending.find(id).await.errors {
+            assert_eq!(error.class, "network", "{line:?}: {}", error.message);
+        }
+        assert!(server.accepted.count() > 3, "each attempt has a connection: {}", server.accepted.count());
+        sending.sweeper.shutdown().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reply_without_an_end_of_a_redis_is_cut() {
     for (command, reply) in [("INFO", "$1000000000\r\n"), ("XADD", "$1000000000\r\n"), ("XADD", "-ERR ")] {
@@ -136,4 +157,29 @@ async fn servers_that_a_broker_names_are_under_the_rules_of_addresses() {
     assert!(class == "network" || class == "unavailable", "{class}: {message}");
     sending.sweeper.shutdown().await;
     assert_eq!(connections.count(), 0);
+}
+
+/// The password and the entry go to each node of a cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_a_redis_names_are_under_the_rules_of_secrets() {
+    let (port, connections) = forbidden().await;
+    let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.2\r\n:{port}\r\n");
+    let cluster = Answer::once("$17\r\ncluster_enabled:1\r\n");
+    let server = Fake::redis(vec![("SLOTS", Answer::once(slots)), ("\r\ncluster\r\n", cluster)]).await;
+    let redis = RedisStreams::new().allow_networks(&AllowedNetworks::new(["127.0.0.0/8"]).unwrap());
+    let sending = Sending::start(redis, &format!("redis://:hunter2@127.0.0.1:{}", server.port)).await;
+    let rule = |hosts: &[&str]| {
+        let reference = sending.url_reference();
+        sending.outbox.use_secret_rules(
+            SecretRules::none().allow(SecretRule::new(&reference).unwrap().hosts(hosts.iter().copied())),
+        );
+    };
+    rule(&["127.0.0.1"]);
+    sending.define_as(NotifyDef::new("order").timeout("1h"), json!({ "stream": "orders" })).await;
+    let id = sending.add("order", json!(1)).await;
+    sending.fails(id).await;
+    assert_eq!(connections.count(), 0);
+    rule(&["127.0.0.1", "127.0.0.2"]);
+    eventually("it connects where the rule names all hosts", async || connections.count() > 0).await;
+    sending.sweeper.shutdown().await;
 }

@@ -79,7 +79,7 @@ const LINE: usize = 4096;
 const REST: usize = 196;
 
 /// How long a message whose client has ended waits for the report why, which the client passes on by another task.
-const TIME_TO_REPORT: Duration = Duration::from_millis(200);
+pub(super) const TIME_TO_REPORT: Duration = Duration::from_millis(200);
 
 /// Publishes a message. The acknowledgement of the stream is the delivery.
 pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> Published {

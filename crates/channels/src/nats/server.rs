@@ -20,6 +20,7 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::watch;
 
 use super::config::NatsConfig;
+use super::send::TIME_TO_REPORT;
 use super::tls::ByName;
 use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
@@ -154,7 +155,7 @@ impl Server {
 impl Link {
     /// Returns false after a loss, and when the server has sent very much over it.
     fn is_usable(&self) -> bool {
-        self.client.connection_state() == State::Connected && !self.intake.is_worn()
+        self.client.connection_state() == State::Connected && !self.intake.has_left() && !self.intake.is_worn()
     }
 }
 
@@ -187,6 +188,16 @@ async fn connect(server: &ServerAddr, addresses: &[SocketAddr], options: Connect
         }
     });
     let client = options.connect(relay).await?;
+    // The client reports no loss where its task has ended by a panic: on a line that it does not expect.
+    let (mut left, report) = (intake.left(), Arc::downgrade(&lost));
+    tokio::spawn(async move {
+        let _ = left.wait_for(|left| *left).await;
+        // The client may know more.
+        tokio::time::sleep(TIME_TO_REPORT).await;
+        if let Some(report) = report.upgrade() {
+            report.send_if_modified(|_| true);
+        }
+    });
     let mut context = async_nats::jetstream::new(client.clone());
     context.set_timeout(TIME_TO_ACK);
     Ok(Link { client, context, lost, intake })

@@ -1,8 +1,10 @@
 //! Makes an entry of a notice, appends it, and turns Redis's reply into the result of the attempt.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use solid_notify_core::ErrorClass;
 use solid_notify_redis_connection::{Error, Redis};
@@ -14,7 +16,7 @@ use super::config::{OWN_FIELDS, RedisStreamsConfig};
 use crate::brokers::Published;
 use crate::channel::{AnyNotice, ack_token};
 use crate::hiding;
-use crate::relay::Intake;
+use crate::relay::{Intake, SERVERS};
 use crate::secrets::Secrets;
 use crate::template::Values;
 
@@ -57,9 +59,34 @@ pub(super) fn entry(
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) redis: Redis,
+    pub(super) nodes: Arc<Mutex<Nodes>>,
     pub(super) intake: Arc<Intake>,
     /// Whether the server has closed it because of an entry.
     pub(super) refused: Arc<watch::Sender<bool>>,
+}
+
+/// The hosts of a connection. A cluster has several.
+#[derive(Default)]
+pub(super) struct Nodes {
+    pub(super) connected: Hosts,
+    /// Those to which the secrets of the definition that has connected may not go.
+    pub(super) refused: Hosts,
+}
+
+/// Some hosts: not more than a client may be connected to.
+#[derive(Default)]
+pub(super) struct Hosts(BTreeSet<String>);
+
+impl Hosts {
+    pub(super) fn insert(&mut self, host: &str) {
+        if self.0.len() < SERVERS {
+            self.0.insert(host.to_owned());
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
 }
 
 /// How long an entry whose connection was lost waits for the refusal of another entry, which the client reports at the same time.
