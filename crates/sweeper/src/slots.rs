@@ -2,8 +2,8 @@
 //!
 //! Limits may change at any time; a taken slot stays taken until its attempt ends.
 //!
-//! A receiver that does not answer keeps a slot until the time-out. So the definitions whose latest attempt timed out share at most half of
-//! the node's slots, as long as others wait for one. Where none waits, they have all of them.
+//! A receiver that answers late or not at all keeps a slot for long. So the definitions whose latest attempt timed out, or took [`LONG`] or
+//! more, share at most half of the node's slots, as long as others wait for one. Where none waits, they have all of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,11 +27,15 @@ struct Taken {
     by_def: HashMap<i64, usize>,
     /// More notices were due than there were slots.
     wanted_more: bool,
-    /// The definitions whose latest attempt timed out.
+    /// The definitions whose latest attempt kept its slot for long.
     slow: HashSet<i64>,
     /// The other definitions that last got fewer slots than they wanted, because the node had no more.
     waiting: HashMap<i64, Instant>,
 }
+
+/// An attempt that took so long counts like one that timed out, whatever its result: a receiver that fails or answers just before the time-out
+/// keeps as many slots.
+const LONG: Duration = Duration::from_secs(5);
 
 /// A definition that waits for slots asks again sooner.
 const WAITS: Duration = Duration::from_secs(5);
@@ -78,7 +82,7 @@ impl Slots {
             taken.all += count;
             *taken.by_def.entry(def_id).or_default() += count;
         }
-        (0..count).map(|_| Slot { slots: Arc::clone(self), def_id, timed_out: None }).collect()
+        (0..count).map(|_| Slot { slots: Arc::clone(self), def_id, was_long: None }).collect()
     }
 
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
@@ -103,13 +107,13 @@ impl Slots {
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     def_id: i64,
-    timed_out: Option<bool>,
+    was_long: Option<bool>,
 }
 
 impl Slot {
-    /// Frees it after an attempt, which timed out or not; `None`: there was none.
-    pub(crate) fn ended(mut self, timed_out: Option<bool>) {
-        self.timed_out = timed_out;
+    /// Frees it after an attempt: whether it timed out, and how long it took; `None`: there was none.
+    pub(crate) fn ended(mut self, attempt: Option<(bool, Duration)>) {
+        self.was_long = attempt.map(|(timed_out, took)| timed_out || took >= LONG);
     }
 }
 
@@ -117,7 +121,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken.lock();
         taken.all -= 1;
-        match self.timed_out {
+        match self.was_long {
             Some(true) => drop(taken.slow.insert(self.def_id)),
             Some(false) => drop(taken.slow.remove(&self.def_id)),
             None => {}
@@ -165,10 +169,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn definitions_that_time_out_share_half_of_the_slots_while_others_wait() {
+    async fn slow_definitions_share_half_of_the_slots_while_others_wait() {
         let slots = Slots::new(10);
-        for def_id in [1, 2] {
-            slots.take(def_id, 10, 1).remove(0).ended(Some(true));
+        // A time limit may be short.
+        for (def_id, attempt) in [(1, (true, Duration::ZERO)), (2, (false, LONG))] {
+            slots.take(def_id, 10, 1).remove(0).ended(Some(attempt));
         }
         // No other one waits.
         let (mut first, second) = (slots.take(1, 10, 6), slots.take(2, 10, 6));
@@ -195,7 +200,7 @@ mod tests {
         assert_eq!(slots.take(1, 10, 10).len(), 5);
         tokio::time::advance(WAITS).await;
         assert_eq!(slots.take(1, 10, 10).len(), 10);
-        slots.take(1, 10, 1).remove(0).ended(Some(false));
+        slots.take(1, 10, 1).remove(0).ended(Some((false, LONG - Duration::from_millis(1))));
         assert!(!slots.taken.lock().slow.contains(&1));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn start_attempt(
         });
         // The handler has ended: the next one may start while this outcome is being written.
         let was_attempted = !matches!(outcome.event, Event::HandedBack(_));
-        slot.ended(was_attempted.then(|| outcome.class() == Some(ErrorClass::Timeout)));
+        slot.ended(was_attempted.then(|| (outcome.class() == Some(ErrorClass::Timeout), outcome.duration)));
         std::mem::forget(without_outcome);
         outcome.crash_loop_permit = crash_loop_permit;
         shared.queue_outcome(outcome);
