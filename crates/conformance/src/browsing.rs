@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::operate::{AuditFilter, Filter, NO_CLASS, Page, Rate};
-use solid_notify_core::store::{BulkStep, BulkVerb, Position, Target};
+use solid_notify_core::store::{BulkStep, BulkVerb, Position, SliceOfStep, Target};
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
 
 use super::operating::dead;
@@ -204,7 +204,13 @@ pub async fn a_bulk_retry_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     // The second was revived, claimed and ended again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (who, filter) = ("alice".to_owned(), "these".to_owned());
-    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: BulkVerb::Retry, who, filter, act: None };
+    let step = BulkStep {
+        slices: vec![SliceOfStep { def_id, status: Status::DeadLetter, notices }],
+        verb: BulkVerb::Retry,
+        who,
+        filter,
+        act: None,
+    };
     let done = b.stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.record(ids[1]).await.status, Status::DeadLetter);

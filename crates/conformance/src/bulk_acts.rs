@@ -33,7 +33,7 @@ impl dyn Backend + '_ {
     }
 
     /// Begins an attempt of an act as a sweeper does.
-    async fn run_act(&self, claimed: &ClaimedNotice) -> ActRun {
+    pub(crate) async fn run_act(&self, claimed: &ClaimedNotice) -> ActRun {
         let authority = self.stores().send.authority(claimed.id).await.unwrap().unwrap();
         let act = BulkAct::read(&authority, &claimed.param).unwrap();
         let lease_end = claimed.last_call_time + LEASE;

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use solid_notify_core::error::Error;
 use solid_notify_core::notice::{AttemptRecord, append_attempt};
 use solid_notify_core::operate::{AuditFilter, Filter, Preview, Rate};
-use solid_notify_core::store::{ActFence, BulkStep, BulkVerb, Target};
+use solid_notify_core::store::{BulkStep, BulkVerb, SliceOfStep, Target};
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
 
 use super::operating::dead;
@@ -40,7 +39,7 @@ impl dyn Backend + '_ {
     }
 
     /// Returns how many notices a filter selects, which its list, counts and preview agree about.
-    async fn counted(&self, filter: &Filter) -> u64 {
+    pub(crate) async fn counted(&self, filter: &Filter) -> u64 {
         let counts = self.alice().counts(filter).await.unwrap();
         let Preview { total, first, .. } = self.alice().preview(filter).await.unwrap();
         assert_eq!(counts.iter().map(|count| count.count.count).sum::<u64>(), total.count, "{filter}");
@@ -331,7 +330,8 @@ pub async fn a_purge_of_many_takes_steps_and_only_what_is_as_it_was_seen(b: &dyn
     let due = b.clock().now();
     let step = |verb: BulkVerb, status, id: i64, fence| {
         let (who, filter) = ("alice".to_owned(), "these".to_owned());
-        BulkStep { def_id, status, notices: vec![Target { id, fence, due }], verb, who, filter, act: None }
+        let slices = vec![SliceOfStep { def_id, status, notices: vec![Target { id, fence, due }] }];
+        BulkStep { slices, verb, who, filter, act: None }
     };
     let purge = || BulkVerb::Purge { reason: "x".to_owned() };
     let operate = &b.stores().operate;
@@ -350,27 +350,6 @@ pub async fn a_purge_of_many_takes_steps_and_only_what_is_as_it_was_seen(b: &dyn
     let done = b.alice().purge_all(&Filter::dead_letters(), "x").await.unwrap();
     assert_eq!((done.changed, b.counted(&Filter::ended()).await), (1098, 0));
     assert_eq!(b.audit(&AuditFilter::all().act("purge")).await.len(), 4, "an entry a step");
-}
-
-pub async fn a_step_of_an_act_whose_claim_was_lost_changes_nothing(b: &dyn Backend) {
-    let def_id = b.define(NotifyDef::new("sync")).await;
-    let dead = b.add_many_dead(def_id, "sync", 2).await;
-    let acts = b.define(NotifyDef::new("acts")).await;
-    b.add_new(NewNotice::new("acts", 1).unwrap()).await;
-    let claimed = b.claim_one(acts).await;
-    let now = b.clock().now();
-    let step = |id: i64, fence: i64, lease_end: DateTime<Utc>| {
-        let notices = vec![Target { id, fence: 1, due: now }];
-        let act = Some(ActFence { id: claimed.id, fence, lease_end });
-        let (verb, who) = (BulkVerb::Purge { reason: "x".to_owned() }, "alice".to_owned());
-        BulkStep { def_id, status: Status::DeadLetter, notices, verb, who, filter: "these".to_owned(), act }
-    };
-    let operate = &b.stores().operate;
-    let late = operate.change_step(&step(dead[0], claimed.fence - 1, now)).await.unwrap();
-    assert!(late.is_late && late.changed.is_empty() && late.purged.is_empty(), "{late:?}");
-    assert!(b.audit(&AuditFilter::all().act("purge")).await.is_empty());
-    let in_time = operate.change_step(&step(dead[1], claimed.fence, now + 60 * SECOND)).await.unwrap();
-    assert_eq!((in_time.is_late, in_time.changed), (false, vec![dead[1]]));
 }
 
 pub async fn a_bad_filter_is_refused_by_each_call(b: &dyn Backend) {

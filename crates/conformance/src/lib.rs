@@ -13,6 +13,7 @@ pub mod auditing;
 mod backend;
 pub mod browsing;
 pub mod bulk_acts;
+pub mod bulk_steps;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
@@ -261,6 +262,10 @@ macro_rules! suite {
                 authority_is_kept_with_its_notice_and_purged_after_it,
                 authority_is_used_by_each_claim,
                 notice_that_the_library_did_not_add_has_no_authority;
+            bulk_steps: step_changes_notices_of_many_definitions,
+                step_of_many_definitions_ends_at_its_rate,
+                step_compares_each_dedupe_key_in_its_definition,
+                step_of_an_act_whose_claim_was_lost_changes_nothing;
             test_sends: a_test_is_a_marked_notice_with_its_entry_in_the_audit,
                 a_test_is_passed_on_to_targets_as_a_test,
                 a_test_of_what_sends_no_notices_of_the_application_is_refused,
@@ -275,7 +280,6 @@ macro_rules! suite {
                 a_text_finds_nothing_that_a_mask_hides,
                 a_purge_deletes_what_its_filter_selects_and_is_audited,
                 a_purge_of_many_takes_steps_and_only_what_is_as_it_was_seen,
-                a_step_of_an_act_whose_claim_was_lost_changes_nothing,
                 a_bad_filter_is_refused_by_each_call;
             grouping: dead_letters_are_grouped_by_definition_class_and_message,
                 a_group_is_listed_counted_and_retried_alone,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::operate::{AuditFilter, NextStep, Rate};
-use solid_notify_core::store::{BulkStep, BulkVerb, RetryGroup, Target};
+use solid_notify_core::store::{BulkStep, BulkVerb, RetryGroup, SliceOfStep, Target};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status, Updated};
 
@@ -235,7 +235,13 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     // The second was claimed and failed again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (verb, who, filter) = (BulkVerb::Reschedule, "alice".to_owned(), "these".to_owned());
-    let step = BulkStep { def_id, status: Status::Failed, notices, verb, who, filter, act: None };
+    let step = BulkStep {
+        slices: vec![SliceOfStep { def_id, status: Status::Failed, notices }],
+        verb,
+        who,
+        filter,
+        act: None,
+    };
     let done = b.outbox().engine().stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.waits(&ids).await, [(5, 1), (10, 1)]);

@@ -170,11 +170,13 @@ pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backen
 }
 
 pub async fn bulk_act_that_is_cancelled_while_it_runs_takes_no_further_step(b: &dyn Backend) {
-    let first = cancelled(b, 2).await;
-    // The notices of another definition need a step of their own.
-    b.outbox().define_if_missing(NotifyDef::new("later")).await.unwrap();
-    let later = b.add_new(NewNotice::new("later", 1).unwrap()).await.id();
-    alice(b).cancel(later, "not now").await.unwrap();
+    // One more than fit into a step.
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let notices = (0..501).map(|number| NewNotice::new("sync", number).unwrap()).collect();
+    let mut first: Vec<i64> = b.add_many(notices).await.unwrap().iter().map(|receipt| receipt.id()).collect();
+    first.sort_unstable();
+    alice(b).cancel_all(&Filter::waiting(), "not now").await.unwrap();
+    let later = first.pop().unwrap();
     let (outbox, gated) = Gated::over(b);
     let sweeper = outbox.sweeper().start().await.unwrap();
     let started = outbox.operator("alice").start_retry_all(&Filter::cancelled(), Rate::AT_ONCE).await.unwrap();

@@ -141,7 +141,7 @@ impl BulkAct {
             filter.until = Some(filter.until.map_or(claim.created, |until| until.min(claim.created)));
         }
         let operator = outbox.operator(&self.who);
-        let mut parts: VecDeque<Part> = operator.parts(&filter).await?.into();
+        let mut parts = operator.parts(&filter).await?;
         if let Some(cursor) = &self.done.cursor {
             let place = |def_id: i64, status: Status| {
                 (def_id, order.filter.statuses.iter().position(|one| *one == status).unwrap_or_default())
@@ -164,7 +164,7 @@ impl BulkAct {
             ActVerb::Cancel => BulkVerb::Cancel { reason },
             ActVerb::Purge => BulkVerb::Purge { reason },
         };
-        Ok(ActRun { act: self, claim, operator, parts, verb, detail, skipped: 0 })
+        Ok(ActRun { act: self, claim, operator, parts, verb, detail })
     }
 }
 
@@ -177,13 +177,7 @@ pub struct ActRun {
     parts: VecDeque<Part>,
     verb: BulkVerb,
     detail: String,
-    /// How many slices without such notices were passed since the progress was stored.
-    skipped: usize,
 }
-
-/// How many slices without notices of the filter an act passes before it stores its progress, so that they cost no transactions and an attempt
-/// that only reads advances nevertheless.
-const MOST_SKIPPED: usize = 500;
 
 impl std::fmt::Debug for ActRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -197,7 +191,9 @@ impl ActRun {
     /// # Errors
     /// Those of the store.
     pub async fn step(&mut self) -> Result<AfterStep> {
-        let Some(part) = self.parts.front_mut() else { return Ok(AfterStep::Ended) };
+        if self.parts.is_empty() {
+            return Ok(AfterStep::Ended);
+        }
         let (done, rate) = (&mut self.act.done, self.act.order.rate);
         let now = self.operator.stores().send.now().await?;
         let first = done.paced_until.map_or(now, |at| at.max(now));
@@ -215,28 +211,23 @@ impl ActRun {
         let ActClaim { id, fence, lease_end, .. } = self.claim;
         let act_fence = Some(ActFence { id, fence, lease_end });
         let order = Order { verb: &self.verb, filter: &self.detail, act: act_fence };
-        if !self.operator.step(part, rate.within(lead).min(STEP), order, &mut step, due).await? {
+        let end = self.operator.step(&mut self.parts, rate.within(lead).min(STEP), order, &mut step, due).await?;
+        if end.is_late {
             return Ok(AfterStep::Lost);
         }
         done.changed += step.changed;
         done.dedupe_key_taken += step.dedupe_key_taken;
         done.passed_over += step.passed_over;
         let selected = step.changed + step.dedupe_key_taken + step.passed_over;
-        if selected == 0 && part.is_ended() && self.skipped < MOST_SKIPPED {
-            self.skipped += 1;
-            self.parts.pop_front();
-            return Ok(if self.parts.is_empty() { AfterStep::Ended } else { AfterStep::Next });
+        if selected == 0 && self.parts.is_empty() {
+            return Ok(AfterStep::Ended);
         }
-        self.skipped = 0;
         done.steps += 1;
         if rate != Rate::AT_ONCE && selected > 0 {
             done.paced_until = Some(first + rate.offset(selected));
         }
-        let slice = &part.slice;
-        done.cursor = Some(Cursor { def_id: slice.def_id, status: slice.status, after: slice.after.clone() });
-        if part.is_ended() {
-            self.parts.pop_front();
-        }
+        done.cursor =
+            end.reached.map(|slice| Cursor { def_id: slice.def_id, status: slice.status, after: slice.after });
         let param = written(&self.act.done)?;
         Ok(match self.operator.stores().operate.note_progress(id, fence, &param).await? {
             false => AfterStep::Lost,

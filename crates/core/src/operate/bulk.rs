@@ -1,5 +1,7 @@
 //! Verbs for many notices: counted before ([`Operator::preview`]), executed in small steps.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -13,7 +15,7 @@ use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
 use crate::limit::Rate;
 use crate::notice::Status;
-use crate::store::{ActFence, BulkStep, BulkStepDone, BulkVerb, Listed, Target};
+use crate::store::{ActFence, BulkStep, BulkStepDone, BulkVerb, Listed, Purged, QueueSlice, SliceOfStep, Target};
 
 /// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,6 +50,8 @@ pub struct Bulk {
 
 /// The number of notices per transaction: few, so that other transactions wait only briefly for its locks.
 pub(super) const STEP: usize = 500;
+/// How many queue slices a step reads. Most of them may have no notice of its filter, and an act that only reads has to advance, too.
+const MOST_SLICES: usize = 2_000;
 /// How many ids a preview shows.
 const FIRST: usize = 5;
 
@@ -80,7 +84,7 @@ impl Operator {
     /// one after the other at this rate.
     ///
     /// It only retries notices that had ended before the call began, so a notice that fails again is not retried twice. Each
-    /// step of 500 is its own transaction with one entry in the audit. If the call is interrupted, the notices changed so far
+    /// step of 500 is its own transaction with an entry in the audit for each definition and state. If the call is interrupted, the notices changed so far
     /// stay due at their times, and another call continues with the rest (with a rate counted from then). Two calls with the
     /// same filter at the same time share the work: each notice is retried once.
     ///
@@ -106,18 +110,16 @@ impl Operator {
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let detail = format!("{filter}, at a rate of {rate}");
         let mut done = Bulk::default();
-        for part in self.parts(&filter).await? {
-            let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
-            self.in_steps(part, &BulkVerb::Retry, &detail, &mut done, due).await?;
-        }
+        let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
+        self.in_steps(self.parts(&filter).await?, &BulkVerb::Retry, &detail, &mut done, due).await?;
         Ok(done)
     }
 
     /// Deletes ended notices for good, the oldest first, for a reason that the audit has. Live notices are never deleted:
     /// [`Self::cancel_all`] ends them.
     ///
-    /// It only deletes notices that had ended before the call began. Each step of 500 is its own transaction with one entry in the audit,
-    /// which has their ids; another call continues. As `notify.purge` does, it logs a line at `warn` for each dead letter and each
+    /// It only deletes notices that had ended before the call began. Each step of 500 is its own transaction with an entry in the audit
+    /// for each definition and state, which has their ids; another call continues. As `notify.purge` does, it logs a line at `warn` for each dead letter and each
     /// cancelled notice, without its parameter; for successes it logs a line for each step.
     ///
     /// ```
@@ -139,9 +141,8 @@ impl Operator {
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let mut done = Bulk::default();
         let verb = BulkVerb::Purge { reason: cut(reason) };
-        for part in self.parts(&filter).await? {
-            self.in_steps(part, &verb, &filter.to_string(), &mut done, |_, _| Some(started)).await?;
-        }
+        let due = |_: u64, _: &Listed| Some(started);
+        self.in_steps(self.parts(&filter).await?, &verb, &filter.to_string(), &mut done, due).await?;
         done.last_due = None;
         Ok(done)
     }
@@ -149,7 +150,7 @@ impl Operator {
     /// Cancels waiting notices (not sent, failed, awaiting their ack) that were added before the call began, as
     /// [`Self::cancel`] does. A notice that is being sent is not changed.
     ///
-    /// Each step of 500 is its own transaction with one entry in the audit; another call continues.
+    /// Each step of 500 is its own transaction with an entry in the audit for each definition and state; another call continues.
     ///
     /// # Errors
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of ended notices and for being sent.
@@ -158,17 +159,16 @@ impl Operator {
         let started = self.outbox.engine().stores().send.now().await?;
         let mut done = Bulk::default();
         let verb = BulkVerb::Cancel { reason: cut(reason) };
-        for part in self.parts(filter).await? {
-            // Producers may add notices faster than this call cancels them.
-            let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
-            self.in_steps(part, &verb, &filter.to_string(), &mut done, known).await?;
-        }
+        // Producers may add notices faster than this call cancels them.
+        let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
+        self.in_steps(self.parts(filter).await?, &verb, &filter.to_string(), &mut done, known).await?;
         done.last_due = None;
         Ok(done)
     }
 
-    pub(super) async fn parts(&self, filter: &Filter) -> Result<Vec<Part>> {
-        Ok(parts_of(&self.changeable(filter).await?, filter, false))
+    /// Returns the queue slices that a filter selects, in the order in which steps go through them.
+    pub(super) async fn parts(&self, filter: &Filter) -> Result<VecDeque<Part>> {
+        Ok(parts_of(&self.changeable(filter).await?, filter, false).into())
     }
 
     /// Returns the definitions that a filter selects whose notices bulk verbs change: not that of bulk acts, by id.
@@ -185,71 +185,92 @@ impl Operator {
         Ok(definitions)
     }
 
-    /// Goes through a queue slice once, from its oldest to its newest notice. The position only increases, so the loop ends
+    /// Goes through queue slices once, each from its oldest to its newest notice. The position only increases, so the loop ends
     /// even if notices do not change. `due` returns the new due time of a notice, given how many it has selected before; `None`
     /// skips the notice.
     pub(super) async fn in_steps(
         &self,
-        mut part: Part,
+        mut parts: VecDeque<Part>,
         verb: &BulkVerb,
         filter: &str,
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
-        while !part.is_ended() {
-            self.step(&mut part, STEP, Order { verb, filter, act: None }, done, &due).await?;
+        while !parts.is_empty() {
+            self.step(&mut parts, STEP, Order { verb, filter, act: None }, done, &due).await?;
         }
         Ok(())
     }
 
-    /// Executes the verb for the next notices of a queue slice, at most `limit`, in one transaction. Returns false if the claim of its act
-    /// was lost.
+    /// Executes the verb for the next notices of these queue slices, at most `limit`, in one transaction. Removes the slices that it has read
+    /// to their ends.
     pub(super) async fn step(
         &self,
-        part: &mut Part,
+        parts: &mut VecDeque<Part>,
         limit: usize,
         Order { verb, filter, act }: Order<'_>,
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
-    ) -> Result<bool> {
-        let seen = part.page(self.outbox.engine(), limit).await?;
+    ) -> Result<StepEnd> {
         // Notices that are not changed keep their place in the spread, so that no two steps overlap.
-        let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
-        let mut notices = Vec::with_capacity(seen.len());
-        for notice in &seen {
-            if let Some(due) = due(place, notice) {
-                notices.push(Target { id: notice.id, fence: notice.fence, due });
-                place += 1;
+        let first = done.changed + done.dedupe_key_taken + done.passed_over;
+        let (mut place, mut left, mut end) = (first, limit, StepEnd::default());
+        let (mut slices, mut names) = (Vec::new(), HashMap::new());
+        for _ in 0..MOST_SLICES {
+            let Some(part) = parts.front_mut().filter(|_| left > 0) else { break };
+            let before = part.read();
+            let seen = part.page(self.outbox.engine(), left).await?;
+            left -= (part.read() - before).min(left);
+            let mut notices = Vec::with_capacity(seen.len());
+            for notice in &seen {
+                if let Some(due) = due(place, notice) {
+                    notices.push(Target { id: notice.id, fence: notice.fence, due });
+                    place += 1;
+                }
             }
+            let (def_id, status) = (part.slice.def_id, part.slice.status);
+            if !notices.is_empty() {
+                names.entry(def_id).or_insert_with(|| part.definition.clone());
+                slices.push(SliceOfStep { def_id, status, notices });
+            }
+            end.reached = Some(part.slice.clone());
+            if !part.is_ended() {
+                break;
+            }
+            parts.pop_front();
         }
-        if !notices.is_empty() {
-            let asked = notices.len() as u64;
-            let step = BulkStep {
-                def_id: part.slice.def_id,
-                status: part.slice.status,
-                notices,
-                verb: verb.clone(),
-                who: self.who.clone(),
-                filter: filter.to_owned(),
-                act,
-            };
-            let step_done = self.stores().operate.change_step(&step).await?;
-            if step_done.is_late {
-                return Ok(false);
-            }
-            log_purged(part, &step_done);
-            let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
-            done.changed += changed;
-            done.dedupe_key_taken += taken;
-            done.passed_over += asked.saturating_sub(changed + taken);
-            let moved = step.notices.iter().filter(|target| step_done.changed.contains(&target.id));
-            done.last_due = done.last_due.max(moved.map(|target| target.due).max());
-            if changed > 0 && !matches!(verb, BulkVerb::Purge { .. }) {
-                self.outbox.wake();
-            }
+        if slices.is_empty() {
+            return Ok(end);
         }
-        Ok(true)
+        let (verb, who, filter) = (verb.clone(), self.who.clone(), filter.to_owned());
+        let step = BulkStep { slices, verb, who, filter, act };
+        let step_done = self.stores().operate.change_step(&step).await?;
+        if step_done.is_late {
+            return Ok(StepEnd { is_late: true, ..end });
+        }
+        log_purged(&step, &names, &step_done);
+        let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
+        done.changed += changed;
+        done.dedupe_key_taken += taken;
+        done.passed_over += (place - first).saturating_sub(changed + taken);
+        let changed_ids: HashSet<i64> = step_done.changed.iter().copied().collect();
+        let notices = step.slices.iter().flat_map(|slice| &slice.notices);
+        let moved = notices.filter(|target| changed_ids.contains(&target.id));
+        done.last_due = done.last_due.max(moved.map(|target| target.due).max());
+        if changed > 0 && !matches!(step.verb, BulkVerb::Purge { .. }) {
+            self.outbox.wake();
+        }
+        Ok(end)
     }
+}
+
+/// Where a step ended.
+#[derive(Default)]
+pub(super) struct StepEnd {
+    /// The claim of its act was lost.
+    pub(super) is_late: bool,
+    /// The last queue slice that it has read, and how far.
+    pub(super) reached: Option<QueueSlice>,
 }
 
 /// What a step does with its notices, and for whom.
@@ -262,17 +283,20 @@ pub(super) struct Order<'a> {
 }
 
 /// Logs what a step deleted: nothing else remains of it, except its ids in the audit.
-fn log_purged(part: &Part, done: &BulkStepDone) {
-    let definition = part.definition.as_str();
-    let what = match part.slice.status {
-        Status::DeadLetter => Some("dead letter"),
-        Status::Cancelled => Some("cancelled notice"),
-        _ => None,
-    };
-    if let Some(what) = what {
-        done.purged.iter().for_each(|row| row.log(definition, what));
-    } else if !done.purged.is_empty() {
-        let count = done.purged.len();
-        tracing::warn!(definition, count, "purged successes for an operator");
+fn log_purged(step: &BulkStep, names: &HashMap<i64, String>, done: &BulkStepDone) {
+    let purged: HashMap<i64, &Purged> = done.purged.iter().map(|row| (row.id, row)).collect();
+    for slice in step.slices.iter().filter(|_| !purged.is_empty()) {
+        let definition = names.get(&slice.def_id).map(String::as_str).unwrap_or_default();
+        let rows = slice.notices.iter().filter_map(|notice| purged.get(&notice.id));
+        let what = match slice.status {
+            Status::DeadLetter => "dead letter",
+            Status::Cancelled => "cancelled notice",
+            _ => {
+                let count = rows.count();
+                tracing::warn!(definition, count, "purged successes for an operator");
+                continue;
+            }
+        };
+        rows.for_each(|row| row.log(definition, what));
     }
 }

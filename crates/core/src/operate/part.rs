@@ -14,6 +14,8 @@ pub(super) struct Part {
     pub(super) definition: String,
     /// The row of its definition, if a found text may be one that the row masks.
     masked: Option<NotifyDef>,
+    /// How many notices were read.
+    read: usize,
     ended: bool,
 }
 
@@ -24,7 +26,7 @@ impl Part {
     /// Returns a whole queue slice.
     pub(super) fn whole(row: &NotifyDef, status: Status) -> Self {
         let slice = QueueSlice::of(row.id, status);
-        Self { slice, definition: row.name.clone(), masked: None, ended: false }
+        Self { slice, definition: row.name.clone(), masked: None, read: 0, ended: false }
     }
 
     /// Returns what a filter selects of a queue slice.
@@ -50,12 +52,17 @@ impl Part {
     /// Returns the same notices, of this class only.
     pub(super) fn of_class(&self, class: String) -> Self {
         let slice = QueueSlice { class: Some(class), ..self.slice.clone() };
-        Self { slice, definition: self.definition.clone(), masked: self.masked.clone(), ended: false }
+        Self { slice, definition: self.definition.clone(), masked: self.masked.clone(), read: 0, ended: false }
     }
 
     /// Returns true if the last notice was returned.
     pub(super) fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Returns how many notices were read, also those that people may not find.
+    pub(super) fn read(&self) -> usize {
+        self.read
     }
 
     /// Returns the next notices.
@@ -71,6 +78,7 @@ impl Part {
     pub(super) async fn page(&mut self, engine: &Engine, limit: usize) -> Result<Vec<Listed>> {
         let page = engine.stores().browse.list(&self.slice, limit).await?;
         self.ended = page.len() < limit;
+        self.read += page.len();
         if let Some(last) = page.last() {
             self.slice.after = Some(last.position.clone());
         }

@@ -41,7 +41,8 @@ impl Operator {
         let detail = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();
-        self.in_steps(Part::whole(&row, Status::Failed), &BulkVerb::Reschedule, &detail, &mut done, plan).await?;
+        let part = [Part::whole(&row, Status::Failed)].into();
+        self.in_steps(part, &BulkVerb::Reschedule, &detail, &mut done, plan).await?;
         Ok(done)
     }
 }

@@ -45,7 +45,7 @@ pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGr
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use only::{Only, TextSearch};
-pub use operate::{ActFence, BulkStep, BulkStepDone, BulkVerb, NO_NOTICE, OperateStore, Target};
+pub use operate::{ActFence, BulkStep, BulkStepDone, BulkVerb, NO_NOTICE, OperateStore, SliceOfStep, Target};
 pub use pass_on::{PassOn, PassedOn};
 pub use position::Position;
 pub use send::{

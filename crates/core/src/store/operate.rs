@@ -3,6 +3,8 @@
 //!
 //! [`super::verb::decide`] decides what a verb does to a notice.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
@@ -31,8 +33,9 @@ pub trait OperateStore: Send + Sync + 'static {
     /// Applies [`super::verb::decide`] to one notice and writes an audit entry, in one transaction.
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError>;
 
-    /// Applies a verb to a few notices of a queue slice and writes an audit entry, in one transaction. Notices that have
-    /// changed since they were read, or are locked, are skipped.
+    /// Applies a verb to a few notices of some queue slices and writes an audit entry for each slice, in one transaction. Notices that have
+    /// changed since they were read, or are locked, are skipped. A store whose definitions do not share transactions has one for each slice, in
+    /// their order.
     async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError>;
 
     /// Adds a notice of a built-in definition, due at once, with its authority, in one transaction. Returns its id.
@@ -54,16 +57,12 @@ pub trait OperateStore: Send + Sync + 'static {
     async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError>;
 }
 
-/// A change of a few notices of one queue slice.
+/// A change of a few notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BulkStep {
-    /// Their definition.
-    pub def_id: i64,
-    /// The status that they were read with, and must still have.
-    pub status: Status,
-    /// The notices, as they were read.
-    pub notices: Vec<Target>,
-    /// What to do with each.
+    /// The notices by queue slice, ordered by the ids of their definitions, so that two steps lock in the same order.
+    pub slices: Vec<SliceOfStep>,
+    /// What to do with each notice.
     pub verb: BulkVerb,
     /// The operator.
     pub who: String,
@@ -71,6 +70,17 @@ pub struct BulkStep {
     pub filter: String,
     /// The claim of the bulk act that it belongs to. A step of a claim that was lost changes nothing: another node goes on with the act.
     pub act: Option<ActFence>,
+}
+
+/// The notices of a [`BulkStep`] that are in one queue slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceOfStep {
+    /// Their definition.
+    pub def_id: i64,
+    /// The status that they were read with, and must still have.
+    pub status: Status,
+    /// The notices, as they were read.
+    pub notices: Vec<Target>,
 }
 
 /// The claim of a bulk act.
@@ -113,6 +123,15 @@ impl BulkVerb {
             Self::Purge { .. } => "purge",
         }
     }
+
+    /// Returns whether it changes notices of this status.
+    pub fn applies_to(&self, status: Status) -> bool {
+        match self {
+            Self::Retry | Self::Purge { .. } => status.is_final(),
+            Self::Cancel { .. } => !status.is_final(),
+            Self::Reschedule => matches!(status, Status::NotSent | Status::Failed),
+        }
+    }
 }
 
 /// One notice of a [`BulkStep`].
@@ -140,24 +159,44 @@ pub struct BulkStepDone {
 }
 
 impl BulkStepDone {
-    /// Returns the entry of the step for the audit, with the ids that were changed.
-    pub fn entry(&self, step: &BulkStep, time: DateTime<Utc>) -> AuditEntry {
-        let mut entry = AuditEntry::new(time, step.who.as_str(), step.verb.act());
-        (entry.def_id, entry.detail) = (Some(step.def_id), Some(self.detail(step)));
-        entry.notice_ids.clone_from(&self.changed);
-        entry.notice_ids.sort_unstable();
-        entry
+    /// Adds the result of a further slice.
+    pub fn add(&mut self, other: Self) {
+        self.changed.extend(other.changed);
+        self.dedupe_key_taken.extend(other.dedupe_key_taken);
+        self.purged.extend(other.purged);
+        self.is_late |= other.is_late;
     }
 
-    /// Returns the filter, how many, and the smallest and largest id.
-    fn detail(&self, step: &BulkStep) -> String {
-        let id = |id: Option<&i64>| id.copied().unwrap_or_default();
-        let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
-        let mut text = format!("{}: {} notices, ids {first} to {last}", step.filter, self.changed.len());
-        if let BulkVerb::Cancel { reason } | BulkVerb::Purge { reason } = &step.verb {
+    /// Returns the entries of the step for the audit, with the ids that were changed: one for each slice with such notices.
+    pub fn entries(&self, step: &BulkStep, time: DateTime<Utc>) -> Vec<AuditEntry> {
+        let changed: HashSet<i64> = self.changed.iter().copied().collect();
+        let taken: HashSet<i64> = self.dedupe_key_taken.iter().copied().collect();
+        let mut entries = Vec::new();
+        for slice in &step.slices {
+            let of = |ids: &HashSet<i64>| {
+                slice.notices.iter().map(|notice| notice.id).filter(|id| ids.contains(id)).collect()
+            };
+            let (mut ids, taken): (Vec<i64>, Vec<i64>) = (of(&changed), of(&taken));
+            ids.sort_unstable();
+            let (Some(first), Some(last)) = (ids.first(), ids.last()) else { continue };
+            let mut entry = AuditEntry::new(time, step.who.as_str(), step.verb.act());
+            (entry.def_id, entry.detail) =
+                (Some(slice.def_id), Some(step.detail(ids.len(), (*first, *last), taken.len())));
+            entry.notice_ids = ids;
+            entries.push(entry);
+        }
+        entries
+    }
+}
+
+impl BulkStep {
+    /// Returns the filter, how many notices of a slice were changed, and their smallest and largest id.
+    fn detail(&self, count: usize, (first, last): (i64, i64), taken: usize) -> String {
+        let mut text = format!("{}: {count} notices, ids {first} to {last}", self.filter);
+        if let BulkVerb::Cancel { reason } | BulkVerb::Purge { reason } = &self.verb {
             text = format!("{text}; reason: {reason}");
         }
-        match self.dedupe_key_taken.len() {
+        match taken {
             0 => text,
             taken => format!("{text}; {taken} skipped, because live notices have their dedupe keys"),
         }

@@ -7,7 +7,7 @@ use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_
 use solid_notify_core::limit::{CLOSE_CIRCUIT, close};
 use solid_notify_core::notice::{Status, millis_from_time};
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
-use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb};
+use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb, SliceOfStep};
 
 use super::given::{self, SeenStep, StepVerb, Target, Text};
 use super::keys::NO_DEFINITION;
@@ -55,16 +55,28 @@ impl RedisStore {
         self.run(&CHANGE, stored.def_id, &change, "changing a notice").await
     }
 
+    /// One slice after the other, each in a transaction of its own, because definitions are in different slots. Where one fails, those before it
+    /// are changed and in the audit, as after a crash between a step and its stored progress.
     pub(super) async fn change_some(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
+        let mut done = BulkStepDone::default();
+        for slice in step.slices.iter().filter(|slice| step.verb.applies_to(slice.status)) {
+            done.add(self.change_slice(step, slice).await?);
+            if done.is_late {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    async fn change_slice(&self, step: &BulkStep, slice: &SliceOfStep) -> Result<BulkStepDone, StoreError> {
         const DOING: &str = "changing notices";
-        let verb = match (&step.verb, step.status) {
-            (BulkVerb::Retry, status) if status.is_final() => StepVerb::Revive,
-            (BulkVerb::Reschedule, Status::NotSent | Status::Failed) => StepVerb::Retime,
-            (BulkVerb::Cancel { reason }, status) if !status.is_final() => StepVerb::End { reason },
-            (BulkVerb::Purge { .. }, status) if status.is_final() => StepVerb::Purge,
-            _ => return Ok(BulkStepDone::default()),
+        let verb = match &step.verb {
+            BulkVerb::Retry => StepVerb::Revive,
+            BulkVerb::Reschedule => StepVerb::Retime,
+            BulkVerb::Cancel { reason } => StepVerb::End { reason },
+            BulkVerb::Purge { .. } => StepVerb::Purge,
         };
-        let targets = step.notices.iter().map(|target| {
+        let targets = slice.notices.iter().map(|target| {
             let (member, fence) = (member(target.id), Text(target.fence));
             Target { member, fence, time: millis_from_time(target.due) }
         });
@@ -72,12 +84,12 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let change = |seen| {
-                let status = step.status.into();
+                let status = slice.status.into();
                 let before = step.act.map(|act| millis_from_time(act.lease_end));
                 given::Change::Step { verb, status, notices: &targets, before, seen }
             };
             type Seen = (String, Vec<String>, Vec<String>, Vec<Words>);
-            let (reply, changed, taken, _): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
+            let (reply, changed, taken, _): Seen = self.run(&CHANGE, slice.def_id, &change(None), DOING).await?;
             let late = || Ok(BulkStepDone { is_late: true, ..BulkStepDone::default() });
             if reply == "late" {
                 return late();
@@ -86,9 +98,10 @@ impl RedisStore {
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
             let mut done =
                 BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), ..BulkStepDone::default() };
-            let audit = codec::audit_text(&done.entry(step, DateTime::UNIX_EPOCH));
-            let take = change(Some(SeenStep { seen, audit }));
-            let (reply, _, _, purged): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
+            // The script writes it only if there is something to write.
+            let audit = done.entries(step, DateTime::UNIX_EPOCH).pop().as_ref().map(codec::audit_text);
+            let take = change(Some(SeenStep { seen, audit: audit.unwrap_or_default() }));
+            let (reply, _, _, purged): Seen = self.run(&CHANGE, slice.def_id, &take, DOING).await?;
             if reply == "done" {
                 done.purged = purged.iter().map(purged_row).collect();
                 return Ok(done);

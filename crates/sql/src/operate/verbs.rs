@@ -26,6 +26,7 @@ columns! {
     /// A dead letter, and the dedupe key that it gets back when it is retried.
     Held():
     id = "m.id";
+    def_id = "m.def_id";
     key = "CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END";
 }
 
@@ -164,9 +165,8 @@ async fn carry_out<DB: Dialect>(
     let id = notice.id;
     match change {
         Change::Revive { param } => {
-            let keys = notice.unique_key().map(|key| (id, key));
-            if let Some(other) = keys_taken::<DB>(tx, now, notice.def_id, keys.into_iter()).await?.into_values().next()
-            {
+            let keys = notice.unique_key().map(|key| (id, (notice.def_id, key)));
+            if let Some(other) = keys_taken::<DB>(tx, now, keys.into_iter()).await?.into_values().next() {
                 return Ok(VerbResult::DedupeKeyTaken(other));
             }
             // A time long ago: due now.
@@ -197,28 +197,27 @@ async fn update<DB: Dialect>(
     Ok(())
 }
 
-/// Returns which of these notices have a dedupe key that a live notice has, and the id of that live notice.
+/// Returns which of these notices, each with its definition and its dedupe key, have one that a live notice has, and the id of that live
+/// notice.
 async fn keys_taken<'k, DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
-    def_id: i64,
-    keys: impl Iterator<Item = (i64, &'k str)>,
+    keys: impl Iterator<Item = (i64, (i64, &'k str))>,
 ) -> sqlx::Result<HashMap<i64, i64>> {
-    let keys: Vec<(i64, &str)> = keys.collect();
+    let keys: Vec<(i64, (i64, &str))> = keys.collect();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
-    let batch = keys.iter().map(|(_, key)| serde_json::json!({ "owner": def_id, "own_key": key }));
+    let batch = keys.iter().map(|(_, (owner, key))| serde_json::json!({ "owner": owner, "own_key": key }));
     let batch = serde_json::Value::from_iter(batch).to_string();
     let rows = DB::fetch(tx, &AddStatements::of(DB::KIND).duplicates, &[now, batch.as_str().into()]).await?;
     let mut live = HashMap::new();
     for row in &rows {
-        live.insert(
-            DB::text(row, Duplicate::AT.dedupe_key)?.unwrap_or_default(),
-            required::<DB>(row, Duplicate::AT.id)?,
-        );
+        let key = DB::text(row, Duplicate::AT.dedupe_key)?.unwrap_or_default();
+        live.insert((required::<DB>(row, Duplicate::AT.def_id)?, key), required::<DB>(row, Duplicate::AT.id)?);
     }
-    Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
+    let other = |(owner, key): (i64, &str)| live.get(&(owner, key.to_owned())).copied();
+    Ok(keys.into_iter().filter_map(|(id, key)| Some((id, other(key)?))).collect())
 }
 
 /// Moves ended notices back to the live ones.
@@ -262,8 +261,9 @@ pub(crate) async fn change_step<DB: Dialect>(
     if done.changed.is_empty() {
         tx.rollback().await?;
     } else {
-        let entry = done.entry(step, time_from_millis(0));
-        write_entry::<DB>(&mut tx, now, &entry).await?;
+        for entry in done.entries(step, time_from_millis(0)) {
+            write_entry::<DB>(&mut tx, now, &entry).await?;
+        }
         tx.commit().await?;
     }
     conn.done();
@@ -276,25 +276,33 @@ async fn carry_out_step<DB: Dialect>(
     step: &BulkStep,
 ) -> sqlx::Result<BulkStepDone> {
     let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
-    let rows: Vec<VerbRow> = step.notices.iter().map(|target| VerbRow::new(target, step.status)).collect();
+    let slices = step.slices.iter().filter(|slice| step.verb.applies_to(slice.status));
+    let rows = slices.flat_map(|slice| slice.notices.iter().map(|target| VerbRow::new(target, slice.status)));
+    let rows: Vec<VerbRow> = rows.collect();
+    if rows.is_empty() {
+        return Ok(BulkStepDone::default());
+    }
     let batch = json(&rows)?;
     let args = [now, batch.as_str().into()];
     let mut done = BulkStepDone::default();
     match &step.verb {
-        BulkVerb::Retry if step.status.is_final() => {
+        BulkVerb::Retry => {
             let held = DB::fetch(tx, &verbs.lock_to_revive, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
-                keys.insert(required::<DB>(row, Held::AT.id)?, DB::text(row, Held::AT.key)?);
+                let key = DB::text(row, Held::AT.key)?;
+                let owner = required::<DB>(row, Held::AT.def_id)?;
+                keys.insert(required::<DB>(row, Held::AT.id)?, key.map(|key| (owner, key)));
             }
-            let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
-            let taken = keys_taken::<DB>(tx, now, step.def_id, with_key).await?;
+            let with_key =
+                keys.iter().filter_map(|(id, key)| key.as_ref().map(|(owner, key)| (*id, (*owner, key.as_str()))));
+            let taken = keys_taken::<DB>(tx, now, with_key).await?;
             // Of several dead letters with the same dedupe key, the first one gets it.
             let mut given = HashSet::new();
             let may = |row: &VerbRow| match keys.get(&row.notice_id) {
                 None => None,
                 Some(None) => Some(true),
-                Some(Some(key)) => Some(!taken.contains_key(&row.notice_id) && given.insert(key.as_str())),
+                Some(Some(key)) => Some(!taken.contains_key(&row.notice_id) && given.insert(key)),
             };
             let (mut revived, mut may) = (Vec::new(), may);
             for row in rows {
@@ -309,7 +317,7 @@ async fn carry_out_step<DB: Dialect>(
             }
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
-        BulkVerb::Reschedule if matches!(step.status, Status::NotSent | Status::Failed) => {
+        BulkVerb::Reschedule => {
             let held = DB::fetch(tx, &settle.lock, &args).await?;
             done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
@@ -319,14 +327,14 @@ async fn carry_out_step<DB: Dialect>(
                 DB::execute(tx, &verbs.retime_step, &[args[0], batch.as_str().into()]).await?;
             }
         }
-        BulkVerb::Cancel { reason } if !step.status.is_final() => {
+        BulkVerb::Cancel { reason } => {
             let held = DB::fetch(tx, &settle.lock, &args).await?;
             done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;
             }
         }
-        BulkVerb::Purge { .. } if step.status.is_final() => {
+        BulkVerb::Purge { .. } => {
             let held = DB::fetch(tx, &verbs.lock_to_purge, &args).await?;
             done.purged = held.iter().map(read_purged::<DB>).collect::<sqlx::Result<_>>()?;
             done.changed = done.purged.iter().map(|row| row.id).collect();
@@ -334,7 +342,6 @@ async fn carry_out_step<DB: Dialect>(
                 DB::execute(tx, &settle.evict, &[now, Arg::Ids(&done.changed)]).await?;
             }
         }
-        _ => {}
     }
     Ok(done)
 }

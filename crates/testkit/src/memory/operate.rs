@@ -180,8 +180,9 @@ impl OperateStore for MemoryStore {
                 return Ok(done);
             }
         }
-        for target in &step.notices {
-            let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == step.status;
+        let slices = step.slices.iter().filter(|slice| step.verb.applies_to(slice.status));
+        for (slice, target) in slices.flat_map(|slice| slice.notices.iter().map(move |target| (slice, target))) {
+            let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == slice.status;
             let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));
             let live = state.live.get(&target.id).is_some_and(seen);
             match &step.verb {
@@ -189,7 +190,7 @@ impl OperateStore for MemoryStore {
                     Some(_) => done.dedupe_key_taken.push(target.id),
                     None => done.changed.push(target.id),
                 },
-                BulkVerb::Reschedule if live && matches!(step.status, Status::NotSent | Status::Failed) => {
+                BulkVerb::Reschedule if live => {
                     if let Some(live) = state.live.get_mut(&target.id) {
                         live.next_call_time = Some(target.due.max(now));
                     }
@@ -206,9 +207,7 @@ impl OperateStore for MemoryStore {
                 _ => {}
             }
         }
-        if !done.changed.is_empty() {
-            state.audit.push(done.entry(step, now));
-        }
+        state.audit.extend(done.entries(step, now));
         Ok(done)
     }
 
