@@ -166,6 +166,23 @@ impl reqwest::dns::Resolve for System {
     }
 }
 
+/// What tests of channels need to see for which definition a lookup counts.
+#[cfg(all(test, feature = "redis-streams"))]
+pub(crate) mod counted {
+    use super::*;
+
+    /// Runs a function as an attempt of a definition does.
+    pub(crate) fn of_definition<T>(blocking: &Arc<Blocking>, definition: &str, begin: impl FnOnce() -> T) -> T {
+        let attempt = Attempt { blocking: Arc::clone(blocking), definition: definition.to_owned() };
+        begun_by(Some(attempt), begin)
+    }
+
+    /// Returns the definition for which a lookup of this host runs, or has run.
+    pub(crate) fn definition_of(host: &str) -> Option<String> {
+        RUNNING.lock().keys().find(|(_, of)| of == host).map(|(definition, _)| definition.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};

@@ -150,3 +150,50 @@ fn hosts(url: &str) -> Result<Vec<String>, Failure> {
     };
     nodes.map(host).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use solid_notify_core::blocking::Blocking;
+
+    use super::*;
+    use crate::lookup::counted::{definition_of, of_definition};
+
+    /// The connection goes on in another task when the attempt that began it has ended.
+    #[tokio::test]
+    async fn lookups_of_a_connection_count_for_the_attempt_that_began_it() {
+        const HOST: &str = "redis-of-streams.invalid";
+        let blocking = Arc::new(Blocking::waiting());
+        // Calls of the definition have all of its places, so the lookup is still there when it is looked at.
+        let (end, ends) = channel::<()>();
+        let (ends, (begun, begins)) = (Arc::new(std::sync::Mutex::new(ends)), channel());
+        for _ in 0..4 {
+            let (blocking, ends, begun) = (Arc::clone(&blocking), Arc::clone(&ends), begun.clone());
+            tokio::spawn(async move {
+                let hang = move || {
+                    let _ = begun.send(());
+                    let _ = ends.lock().map(|ends| ends.recv());
+                    Ok(())
+                };
+                blocking.run("orders", hang).await
+            });
+        }
+        tokio::task::spawn_blocking(move || begins.iter().take(4).count()).await.unwrap();
+        let connecting =
+            of_definition(&blocking, "orders", || RedisStreams::new().connect(&format!("redis://{HOST}:6379/0")));
+        let connecting = tokio::spawn(connecting);
+        let looked_up = async {
+            loop {
+                match definition_of(HOST) {
+                    Some(definition) => return definition,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let definition = tokio::time::timeout(std::time::Duration::from_secs(60), looked_up).await.unwrap();
+        assert_eq!(definition, "orders");
+        drop(end);
+        assert!(connecting.await.unwrap().is_err());
+    }
+}

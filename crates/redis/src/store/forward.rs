@@ -12,8 +12,8 @@ use super::given::{self, ForTarget, Text};
 use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
 
 impl RedisStore {
-    /// Passes a notice on in parts. The rows of the targets are in another slot: they are read before, so a target that is created in the same
-    /// moment may get nothing.
+    /// Passes a notice on in parts. The rows of the targets are in another slot: they are read after the notice was claimed and before the script,
+    /// so those whose creation had returned when it was added are there. One that is created later, before the script, gets nothing.
     pub(super) async fn pass_on_part(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
         const DOING: &str = "passing a notice on in parts";
         let is_target = |row: &NotifyDef| row.target_of == Some(part.def_id) && row.delete_time.is_none();
