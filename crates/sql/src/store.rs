@@ -28,10 +28,20 @@ pub(crate) struct SqlStore<DB: Dialect> {
     pub(crate) known: Arc<KnownIds>,
 }
 
-/// The pause between two looks for a row that another session has locked.
+/// The pause between two looks for a row, or for the file of SQLite, that another session has locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(50);
+/// The first pause of a call that needs the file of SQLite for itself. Each further one is twice as long, up to [`LOCKED_PAUSE`].
+const FIRST_FILE_PAUSE: Duration = Duration::from_millis(5);
+/// The error of a call whose row was locked for too long.
+const ROW_LOCKED: &str = "another session has locked its row; repeat it when that session has ended its transaction";
 /// A call that took longer is not repeated.
 const TRIED_AGAIN: Duration = Duration::from_millis(900);
+
+/// How long a call is repeated while a lock is in its way, and after which pause it is repeated first.
+struct Within {
+    limit: Duration,
+    first_pause: Duration,
+}
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration, known: Arc<KnownIds>) -> Self {
@@ -46,8 +56,27 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     /// Waits for a free connection, then runs one call under the time-out. Repeats it a few times, with jitter, after a conflict that the
-    /// database reported at once. Each try gets a share of the connections, and `$1` of its statements.
+    /// database reported at once, and on SQLite for as long as a call may take. Each try gets a share of the connections, and `$1` of its
+    /// statements.
     pub(crate) async fn call<'s, T, F>(
+        &'s self,
+        doing: &'static str,
+        purpose: Purpose,
+        once: impl Fn(&'s Share<DB>, Arg<'static>) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        let within = Within { limit: self.call_timeout, first_pause: FIRST_FILE_PAUSE };
+        self.tries(doing, purpose, within, |on, now| {
+            let done = once(on, now);
+            async move { done.await.map(Some) }
+        })
+        .await
+    }
+
+    /// Runs a call once, with its turn.
+    async fn attempt<'s, T, F>(
         &'s self,
         doing: &'static str,
         purpose: Purpose,
@@ -72,8 +101,11 @@ impl<DB: Dialect> SqlStore<DB> {
         let now = || Arg::Int(self.clock.as_ref().map(HandClock::now_millis));
         let tries = (|| once(turn.share, now()))
             .retry(CONFLICT_PAUSES)
-            // Not after a wait for a lock, because the next try would only wait again.
-            .when(|error| fault::<DB>(error) == FaultKind::Conflict && began.elapsed() < TRIED_AGAIN)
+            // Not after a wait for a lock, because the next try would only wait again. Nor where the whole file is locked: all other calls
+            // would wait for this turn.
+            .when(|error| {
+                !DB::KIND.locks_file() && fault::<DB>(error) == FaultKind::Conflict && began.elapsed() < TRIED_AGAIN
+            })
             .notify(|error, _| tracing::debug!(doing, %error, "retrying after a conflict with another transaction"));
         let tries = async {
             match tries.await {
@@ -107,7 +139,6 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     /// Makes a call that needs the lock of a row, again and again for `limit` while it returns `None`: another session has locked the row.
-    /// Between the tries it holds neither a connection nor a turn, so it delays no other call.
     pub(crate) async fn call_when_free<'s, T, F>(
         &'s self,
         doing: &'static str,
@@ -118,17 +149,35 @@ impl<DB: Dialect> SqlStore<DB> {
     where
         F: Future<Output = sqlx::Result<Option<T>>> + Send,
     {
+        self.tries(doing, purpose, Within { limit, first_pause: LOCKED_PAUSE }, once).await
+    }
+
+    /// Makes a call again and again while another session has locked what it needs: it returns `None`, or reports a conflict on SQLite, where
+    /// any other writer locks the file. Between the tries it holds neither a connection nor a turn, so it delays no other call.
+    async fn tries<'s, T, F>(
+        &'s self,
+        doing: &'static str,
+        purpose: Purpose,
+        Within { limit, first_pause }: Within,
+        once: impl Fn(&'s Share<DB>, Arg<'static>) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = sqlx::Result<Option<T>>> + Send,
+    {
         let began = tokio::time::Instant::now();
+        let mut pause = first_pause;
         loop {
-            if let Some(done) = self.call(doing, purpose, &once).await? {
-                return Ok(done);
-            }
+            let locked = match self.attempt(doing, purpose, &once).await {
+                Ok(Some(done)) => return Ok(done),
+                Ok(None) => StoreError::new(doing, FaultKind::Conflict, ROW_LOCKED),
+                Err(error) if DB::KIND.locks_file() && error.kind == FaultKind::Conflict => error,
+                Err(error) => return Err(error),
+            };
             if began.elapsed() >= limit {
-                let problem =
-                    "another session has locked its row; repeat it when that session has ended its transaction";
-                return Err(StoreError::new(doing, FaultKind::Conflict, problem));
+                return Err(locked);
             }
-            tokio::time::sleep(LOCKED_PAUSE).await;
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(LOCKED_PAUSE);
         }
     }
 }

@@ -149,3 +149,56 @@ async fn attempt_does_not_wait_for_the_pause_of_a_locked_definition<D: Database>
     sweeper.shutdown().await;
     db.close().await;
 }
+
+/// Sessions whose locks are those of REPEATABLE READ, the default of MySQL and MariaDB.
+mod gaps {
+    use solid_notify::ack_notice;
+
+    use super::*;
+
+    test_support::on_mysql_family!(
+        ack_in_a_transaction_holds_up_no_other_ack_and_no_settle,
+        ack_that_may_not_insert_into_the_history_is_refused,
+    );
+
+    async fn settles_one<D: Database>(db: &TestDb<D>) {
+        let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+        let id = add(db, "sync").await;
+        reaches(db, id, Status::Succeeded).await;
+        sweeper.shutdown().await;
+    }
+
+    /// By the library and by plain SQL. A lock on the gap where the notice goes would keep the history of all later notices.
+    async fn ack_in_a_transaction_holds_up_no_other_ack_and_no_settle<D: Database>() {
+        let db = database::<D>().await;
+        let ids = [add(&db, "sync").await, add(&db, "sync").await];
+        let mut tx = db.outbox.begin().await.unwrap();
+        assert_eq!(ack_notice(&mut tx, ids[0]).await.unwrap(), AckResult::Applied);
+        let other = lock(&db, &format!("CALL notify_ack({}, @result)", ids[1])).await;
+        let mut third = db.outbox.begin().await.unwrap();
+        NewNotice::new("sync", 1).unwrap().skipped("no need").add(&mut third).await.unwrap();
+        for _ in 0..3 {
+            acks_one(&db).await;
+        }
+        settles_one(&db).await;
+        tx.commit().await.unwrap();
+        other.commit().await.unwrap();
+        third.commit().await.unwrap();
+        for id in ids {
+            assert_eq!(db.outbox.find(id).await.unwrap().unwrap().status, Status::Succeeded);
+        }
+        db.close().await;
+    }
+
+    /// Another session has locked the gap behind the last ended notice, for which the shortest wait is a second.
+    async fn ack_that_may_not_insert_into_the_history_is_refused<D: Database>() {
+        let db = database::<D>().await;
+        let id = add(&db, "sync").await;
+        let other = lock(&db, "SELECT id FROM notify_msg_history WHERE id > 0 FOR UPDATE").await;
+        let refused = db.outbox.ack(id).await.unwrap_err();
+        assert!(is_conflict(&refused), "{refused}");
+        other.rollback().await.unwrap();
+        assert_eq!(db.outbox.ack(id).await.unwrap(), AckResult::Applied);
+        db.close().await;
+    }
+}

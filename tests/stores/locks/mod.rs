@@ -1,6 +1,7 @@
 //! Another session holds locks: the statements of the store do not wait for them, and sweepers go on with all other work.
 
 mod acks;
+mod on_sqlite;
 mod statements;
 mod sweepers;
 mod targets;

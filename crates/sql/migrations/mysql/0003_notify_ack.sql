@@ -12,6 +12,7 @@ DROP PROCEDURE IF EXISTS notify_ack
 CREATE PROCEDURE notify_ack(IN the_id bigint, OUT result varchar(30)) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE found_id bigint;
+    DECLARE ended_id bigint;
     DECLARE ended smallint;
     DECLARE owner bigint;
     DECLARE the_key varchar(200) CHARACTER SET utf8mb4;
@@ -32,8 +33,12 @@ BEGIN
             SELECT id INTO found_id FROM notify_msg WHERE id = the_id FOR UPDATE;
         END IF;
         IF found_id IS NOT NULL THEN
-            -- Deletes an ended notice that has the same id (an id that was given twice).
-            DELETE FROM notify_msg_history WHERE id = the_id;
+            -- Deletes an ended notice that has the same id (an id that was given twice). Where there is none, a DELETE would lock the gap,
+            -- too, and so would a look within the condition.
+            SELECT id INTO ended_id FROM notify_msg_history WHERE id = the_id;
+            IF ended_id IS NOT NULL THEN
+                DELETE FROM notify_msg_history WHERE id = the_id;
+            END IF;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
                 max_tries, expires_at, response, parent_id, finish_time,

@@ -16,11 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use solid_notify_core::error::FaultKind;
 use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::dialect::fault::fault;
 use crate::dialect::statement::{Arg, Statement};
 use crate::dialect::{ConnectionPlan, Dialect, SessionLimits, give_up_after};
 
@@ -213,7 +215,7 @@ impl<DB: Dialect> Share<DB> {
             Some(connection) => connection,
             None => self.prepared().await?,
         };
-        Ok(Borrowed { connection: Some(connection), share: self })
+        Ok(Borrowed { connection: Some(connection), share: self, is_untouched: false })
     }
 
     /// Runs one statement that reads, on a connection of its own.
@@ -227,7 +229,7 @@ impl<DB: Dialect> Share<DB> {
     /// True where the database answers on a new connection. Then a call that took too long is not an outage.
     pub(crate) async fn answers(&self) -> bool {
         let Ok(Ok(connection)) = timeout(PROBE, self.prepared()).await else { return false };
-        Borrowed { connection: Some(connection), share: self }.done();
+        Borrowed { connection: Some(connection), share: self, is_untouched: false }.done();
         self.own.is_some()
     }
 
@@ -267,36 +269,47 @@ impl<DB: Dialect> Share<DB> {
     }
 }
 
-/// A connection that one call uses. It is kept only if the call reaches [`Self::done`].
+/// A connection that one call uses. It is kept only if the call reaches [`Self::done`], or its transaction did not begin, because another
+/// writer has locked the file.
 pub(crate) struct Borrowed<'a, DB: Dialect> {
     connection: Option<PoolConnection<DB>>,
     share: &'a Share<DB>,
+    is_untouched: bool,
 }
 
 impl<DB: Dialect> Borrowed<'_, DB> {
     /// Returns the connection for reuse: the call succeeded and no transaction is open on it.
     pub(crate) fn done(mut self) {
-        if self.share.own.is_some()
-            && let Some(connection) = self.connection.take()
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        // Dropping it returns it to the application's pool.
+        if let Some(connection) = self.connection.take()
+            && self.share.own.is_some()
         {
             self.share.idle.lock().push((connection, Instant::now()));
-        } else {
-            // Dropping it returns it to the application's pool.
-            self.connection.take();
         }
     }
 
     /// Begins a transaction that writes.
     pub(crate) async fn begin(&mut self) -> sqlx::Result<sqlx::Transaction<'_, DB>> {
-        match self.connection.as_mut() {
-            Some(connection) => connection.begin_with(DB::BEGIN).await,
-            None => Err(sqlx::Error::PoolClosed),
+        let Some(connection) = self.connection.as_mut() else { return Err(sqlx::Error::PoolClosed) };
+        match connection.begin_with(DB::BEGIN).await {
+            Err(error) => {
+                self.is_untouched = DB::KIND.locks_file() && fault::<DB>(&error) == FaultKind::Conflict;
+                Err(error)
+            }
+            begun => begun,
         }
     }
 }
 
 impl<DB: Dialect> Drop for Borrowed<'_, DB> {
     fn drop(&mut self) {
+        if self.is_untouched {
+            self.keep();
+        }
         if let Some(connection) = self.connection.as_mut()
             && self.share.own.is_some()
         {

@@ -192,12 +192,18 @@ pub(crate) async fn explain_end<DB: Dialect>(
     explain::<DB>(conn, &statements.remove, &[now, id]).await
 }
 
-/// Ends a notice that the caller has locked.
+/// Ends a notice that the caller has locked, in the caller's transaction.
 pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
     let statements = SettleStatements::of(DB::KIND);
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
     // Deletes an ended notice with the same id, because an error would end the caller's transaction.
-    DB::execute(conn, &statements.evict, &[now, id]).await?;
+    let is_there = match &statements.has_ended {
+        Some(look) => !DB::fetch(conn, look, &[now, settle.id.into()]).await?.is_empty(),
+        None => true,
+    };
+    if is_there {
+        DB::execute(conn, &statements.evict, &[now, id]).await?;
+    }
     DB::execute(conn, &statements.archive, &[now, json(&[NewState::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;
     unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await

@@ -18,6 +18,7 @@ statements! {
     remove,
     reschedule,
     verify,
+    [has_ended,]
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
@@ -80,6 +81,10 @@ impl SettleStatements {
                     columns = OfClaim::list("m.id", "m.fence", "b.was")
                 ),
             }),
+            // Where a DELETE that finds nothing would lock the gap, until the transaction of the application ends.
+            has_ended: kind
+                .locks_gaps()
+                .then(|| statement("SELECT 1 FROM notify_msg_history WHERE id = $2".into())),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(deleted(kind, "notify_msg_history")),
             archive: statement(format!(
