@@ -921,6 +921,11 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2);
 
+-- has_ended
+SELECT 1
+FROM notify_msg_history
+WHERE id = $2;
+
 -- pass_on
 INSERT
   IGNORE INTO notify_msg (
@@ -3688,7 +3693,7 @@ FROM (
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- lock_to_revive
-SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+SELECT m.id, m.def_id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM
   JSON_TABLE(
     $2,

@@ -4694,7 +4694,7 @@ FROM (
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- lock_to_revive
-SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+SELECT m.id, m.def_id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN
   LATERAL (

@@ -3506,7 +3506,7 @@ FROM (
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- lock_to_revive
-SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+SELECT m.id, m.def_id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
   FROM json_each($2)

@@ -1,11 +1,8 @@
 //! SQLite: the implementation of [`Dialect`].
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 use solid_notify_core::error::FaultKind;
 use sqlx::error::DatabaseError;
-use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
 
 use crate::dialect::kind::Kind;
@@ -30,19 +27,14 @@ impl Dialect for Sqlite {
 
     driver!(Sqlite);
 
-    /// The store itself waits for the lock of the file (`SqlStore::call`), without a connection: the store has a single one, and its other calls
-    /// would wait behind it. This also concerns the statements that sqlx runs on a new connection.
-    fn with_settings(options: SqliteConnectOptions, _limits: &SessionLimits) -> SqliteConnectOptions {
-        options.busy_timeout(Duration::ZERO)
-    }
-
     fn prepare_session<'c>(
         conn: &'c mut sqlx::SqliteConnection,
         limits: Option<&'c SessionLimits>,
     ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             if limits.is_some() {
-                // A hook of the application's pool may have set another one.
+                // The store itself waits for the lock of the file (`SqlStore::call`), without a connection: it has a single one, and its other
+                // calls would wait behind it. The options and a hook of the application's pool have set another time-out.
                 conn.execute("PRAGMA busy_timeout = 0").await?;
             }
             let row = conn.fetch_one("SELECT sqlite_version()").await?;
