@@ -21,6 +21,7 @@ use super::metrics::DatabaseMetrics;
 use super::{config, param_keys};
 use crate::contexts::shown;
 use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
+use crate::log_queue::thread_logs_for;
 use crate::sending::Replies;
 
 /// How long a connection may take. Then it is tried again.
@@ -109,11 +110,16 @@ impl Database {
     pub(super) fn start(name: &str, wanted: Arc<config::Database>, metrics: DatabaseMetrics) -> Outcome<Self> {
         // A thread may record metrics until it ends, and no one waits for the end of threads. Each database leaks some bytes.
         let metrics: &'static DatabaseMetrics = Box::leak(Box::new(metrics));
+        let log_owner: Arc<str> = name.into();
+        let of_threads = Arc::clone(&log_owner);
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores.min(THREADS))
             .thread_name(name)
-            .on_thread_start(|| metrics.record_this_thread())
+            .on_thread_start(move || {
+                metrics.record_this_thread();
+                thread_logs_for(&of_threads);
+            })
             .enable_all()
             .build();
         let failed =
@@ -128,6 +134,7 @@ impl Database {
         runtime.spawn(async move { beats.beat().await });
         let main = thread::Builder::new().name(name.to_owned()).spawn(move || {
             metrics.record_this_thread();
+            thread_logs_for(&log_owner);
             runtime.block_on(run(&owner, given, &own));
             // Handlers that block their thread are left behind.
             runtime.shutdown_background();

@@ -15,6 +15,7 @@ use tower::ServiceExt;
 use super::database::Problems;
 use super::databases::Databases;
 use super::metrics::Metrics;
+use crate::log_queue::lines_of;
 
 /// Whether acks can be stored in a database and notices are sent from it, and why not.
 #[derive(Serialize)]
@@ -94,8 +95,8 @@ async fn reply(State(shown): State<Shown>, mut request: Request) -> Response {
         }
         None => (None, None),
     };
-    let acks = name.and_then(|name| shown.databases.acks(&name));
-    let (Some(acks), Some(rest)) = (acks, rest) else { return StatusCode::NOT_FOUND.into_response() };
+    let acks = name.and_then(|name| shown.databases.acks(&name).map(|acks| (name, acks)));
+    let (Some((name, acks)), Some(rest)) = (acks, rest) else { return StatusCode::NOT_FOUND.into_response() };
     let Some(acks) = acks else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")]).into_response();
     };
@@ -104,5 +105,5 @@ async fn reply(State(shown): State<Shown>, mut request: Request) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     };
     *request.uri_mut() = Uri::from(path);
-    acks.oneshot(request).await.into_response()
+    lines_of(&name, acks.oneshot(request)).await.into_response()
 }

@@ -1,5 +1,7 @@
 //! The log of `serve`, on the error stream. A stream that takes nothing costs lines and nothing else.
 
+use std::sync::Arc;
+
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
@@ -31,9 +33,9 @@ pub(super) fn start(log: &config::Log) -> Outcome<Log> {
 }
 
 impl Log {
-    /// How many lines were lost, because the stream took none.
+    /// How many lines were lost, because the stream took none: of each database, and without a name of the process itself.
     #[cfg_attr(not(feature = "full"), allow(dead_code, reason = "it is a metric"))]
-    pub(super) fn lost_lines(&self) -> u64 {
+    pub(super) fn lost_lines(&self) -> Vec<(Option<Arc<str>>, u64)> {
         self.queue.dropped()
     }
 

@@ -46,7 +46,12 @@ impl Metrics {
                 LOST_LINES,
                 "Lines of the log that were lost, because the error stream took none."
             );
-            metrics::counter!(LOST_LINES).absolute(log.lost_lines());
+            // Also before any is lost.
+            metrics::counter!(LOST_LINES).absolute(0);
+            for (database, lines) in log.lost_lines() {
+                let labels = database.iter().map(|name| Label::new("database", name.to_string())).collect::<Vec<_>>();
+                metrics::counter!(LOST_LINES, labels).absolute(lines);
+            }
         });
     }
 

@@ -135,7 +135,8 @@ async fn reader_of_the_log_that_sleeps_stops_nothing() {
 
     let (site, receiver) = (Site::new(), Receiver::start().await);
     let outbox = site.outbox("shop", &receiver).await;
-    site.write(&site.database("shop"));
+    let quiet = site.outbox("quiet", &receiver).await;
+    site.write(&format!("{}{}", site.database("shop"), site.database("quiet")));
     // A port that was free a moment ago, because the log does not say which it is.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = program();
@@ -147,21 +148,33 @@ async fn reader_of_the_log_that_sleeps_stops_nothing() {
     add(&outbox, 0..1500).await;
     receiver.wait_for_numbers(1500).await;
     until_all_ended(&outbox).await;
-    // The pipe is full, and lines are lost and counted.
-    crate::eventually(async || {
-        let page = serve.get("/metrics").await.1;
-        let lost = page.lines().find_map(|line| line.strip_prefix("solid_notify_log_lines_lost_total "));
-        let lost = lost.and_then(|lost| lost.parse::<u64>().ok()).unwrap_or_default();
-        if lost > 0 { Ok(()) } else { Err("no line is lost") }
-    })
-    .await;
+    // The pipe is full, and lines of the database that logs much are lost and counted.
+    let lost = async |database: &str| {
+        let (page, name) = (serve.get("/metrics").await.1, format!("{{database=\"{database}\"}} "));
+        let lost =
+            page.lines().find_map(|line| line.strip_prefix("solid_notify_log_lines_lost_total")?.strip_prefix(&name));
+        lost.and_then(|lost| lost.parse::<u64>().ok()).unwrap_or_default()
+    };
+    crate::eventually(async || if lost("shop").await > 0 { Ok(()) } else { Err("no line is lost") }).await;
+    add(&quiet, 2000..2003).await;
+    receiver.wait_for_numbers(1503).await;
+    until_all_ended(&quiet).await;
+    assert_eq!(lost("quiet").await, 0, "the other one has its own share of the queue");
     serve.ready("/readyz/shop").await;
+    let reading = tokio::spawn(async move {
+        let mut kept = String::new();
+        unread.read_to_string(&mut kept).await.map(|_| kept)
+    });
     let mut serve = serve;
     serve.signal("TERM");
     assert_eq!(serve.end().await.code(), Some(0));
-    let mut kept = String::new();
-    unread.read_to_string(&mut kept).await.unwrap();
+    let kept = reading.await.unwrap().unwrap();
     assert!(kept.contains("listens on "), "the first lines are there");
+    let has = |text: &str, database: &str| {
+        kept.lines().any(|line| line.contains(text) && line.contains(&format!("database=\"{database}\"")))
+    };
+    assert!(has("the reader of the log was too slow", "shop") && !has("the reader of the log was too slow", "quiet"));
+    assert!(has("has stopped", "quiet"));
 }
 
 /// Without its tables a database cannot start.
