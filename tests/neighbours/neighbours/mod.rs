@@ -37,7 +37,7 @@ pub enum Neighbour {
     CostlyFilter,
     /// A log with each step, whose reader sleeps.
     UnreadLog,
-    /// 700 idle, half-open and slow connections to `serve`.
+    /// 1,000 idle, half-open and slow connections to `serve`.
     IdleConnections,
     /// A receiver that answers nothing until the time-out, with more notices than the process has slots.
     HangingReceiver,

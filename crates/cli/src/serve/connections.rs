@@ -1,8 +1,9 @@
 //! The connections of HTTP: no client keeps the others out.
 //!
 //! A client that does not send the head of its next request is closed after [`HEAD`], and one whose request or answer makes no progress
-//! after [`LONGEST`]. There are at most [`MOST`] connections, fewer than the descriptors of a process. Where there are more, the one
-//! that has waited longest is closed, so probes and acks always get in.
+//! after [`LONGEST`]. There are at most [`MOST`] connections, and at most half as many as the process has descriptors (`descriptors.rs`). Where
+//! there are more, the one that has waited longest is closed, so probes and acks always get in. If the descriptors run out nevertheless, because
+//! of databases and receivers, each refused connection closes the client that has waited longest.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long a request and its answer may take.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most connections. A process has at least 1,024 descriptors as a rule, and databases and receivers need some, too.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 /// How many bytes of a connection are read ahead, and the longest head of a request. A longer one is answered with 431. The connections have
 /// 16 MiB of these together.
 const BUFFER: usize = 32 * 1024;
@@ -40,8 +41,8 @@ const WINDOW: u32 = 64 * 1024 - 1;
 /// The pause after the system has refused a connection.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// Accepts connections until `end`, then lets requests under way finish.
-pub(super) async fn serve(listener: TcpListener, routes: Router, end: impl Future<Output = ()>) {
+/// Accepts connections until `end`, then lets requests under way finish. `most`: how many it keeps.
+pub(super) async fn serve(listener: TcpListener, routes: Router, most: usize, end: impl Future<Output = ()>) {
     let places = Arc::new(Places::default());
     let (ends, ended) = watch::channel(());
     let mut cleaning = tokio::time::interval(LONGEST / 4);
@@ -58,7 +59,7 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, end: impl Futur
         };
         match accepted {
             Ok((stream, peer)) => {
-                let place = Places::enter(&places, MOST);
+                let place = Places::enter(&places, most);
                 tokio::spawn(connection(stream, peer, routes.clone(), place, ended.clone()));
             }
             Err(error) => {

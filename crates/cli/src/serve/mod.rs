@@ -7,6 +7,7 @@ pub(crate) mod config;
 mod connections;
 mod database;
 mod databases;
+mod descriptors;
 mod http;
 mod log;
 #[cfg_attr(not(feature = "full"), path = "without_metrics.rs")]
@@ -88,6 +89,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
         Failure::new(Exit::Failed, format!("cannot listen on {}: {error}", config.listen))
             .next("choose another address: --listen ADDRESS, or listen in [http]")
     })?;
+    let most = descriptors::of_clients(descriptors::raised(), connections::MOST);
     tracing::info!("listens on {}", listener.local_addr().unwrap_or(config.listen));
     let metrics = Metrics::new()?;
     let databases = Arc::new(Databases::default());
@@ -100,7 +102,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
         // An error means the same: the program ends.
         let _ = ended.await;
     };
-    let http = tokio::spawn(connections::serve(listener, routes, until_end));
+    let http = tokio::spawn(connections::serve(listener, routes, most, until_end));
     service_manager::started(&databases);
     let (upkeep, of_log, of_databases) = (metrics.clone(), Arc::clone(log), Arc::clone(&databases));
     tokio::spawn(async move {

@@ -1,10 +1,14 @@
 //! Probes, metrics, and acks.
 
+#[cfg(unix)]
+use std::process::Stdio;
+
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use solid_notify::operate::Filter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 
 use crate::receiver::Receiver;
 use crate::{Serve, Site, add, count, eventually, until_all_ended};
@@ -196,17 +200,50 @@ async fn head_that_is_too_long_is_refused_and_usual_requests_pass() {
 }
 
 /// The most connections that `serve` keeps are fewer.
-const IDLE: usize = 700;
+const IDLE: usize = 1000;
 
 #[tokio::test]
 async fn idle_half_open_and_slow_clients_keep_no_one_out() {
+    idle_clients_keep_no_one_out(|command| command).await;
+}
+
+/// The process has fewer descriptors than there are clients, and than it keeps connections of clients otherwise.
+#[cfg(unix)]
+#[tokio::test]
+async fn idle_clients_keep_no_one_out_of_a_process_with_few_descriptors() {
+    idle_clients_keep_no_one_out(|command| with_descriptors(command, "ulimit -n 160")).await;
+}
+
+/// Has the program started by a shell that limits its descriptors first.
+#[cfg(unix)]
+fn with_descriptors<'c>(command: &'c mut Command, limit: &str) -> &'c mut Command {
+    let of_program = command.as_std();
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("{limit} && exec \"$0\" \"$@\"")).arg(of_program.get_program());
+    limited.args(of_program.get_args()).kill_on_drop(true);
+    limited.current_dir(of_program.get_current_dir().unwrap()).stdin(Stdio::null()).stdout(Stdio::null());
+    for (name, value) in of_program.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    *command = limited;
+    command
+}
+
+/// Opens idle, half-open and slow connections to `serve`, which `change` starts.
+async fn idle_clients_keep_no_one_out(change: impl FnOnce(&mut Command) -> &mut Command) {
     let (site, receiver) = (Site::new(), Receiver::start().await);
     let outbox = site.outbox("shop", &receiver).await;
     let key = site.path("key");
     std::fs::write(&key, "a secret of a test, which has 32 bytes").unwrap();
     site.write(&format!("{}token_keys = ['file:{}']\n", site.database("shop"), key.display()));
-    let serve = site.serve().await;
+    let serve = site.serve_with(change).await;
     serve.ready("/readyz").await;
+    // This process has the other end of each connection.
+    #[cfg(unix)]
+    raise_own_limit();
     let mut clients = Vec::new();
     for k in 0..IDLE {
         let mut client = TcpStream::connect(serve.address).await.unwrap();
@@ -230,6 +267,29 @@ async fn idle_half_open_and_slow_clients_keep_no_one_out() {
     add(&outbox, 0..5).await;
     receiver.wait_for_numbers(5).await;
     drop(clients);
+}
+
+/// Lets this process open more connections than a process may as a rule.
+#[cfg(unix)]
+fn raise_own_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// `serve` raises its own limit, too.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn serve_has_as_many_descriptors_as_the_system_lets_it_have() {
+    let (site, receiver) = (Site::new(), Receiver::start().await);
+    site.outbox("shop", &receiver).await;
+    site.write(&site.database("shop"));
+    let serve = site.serve_with(|command| with_descriptors(command, "ulimit -Sn 160")).await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serve.child.id().unwrap())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(numbers[0], numbers[1].min(65_536), "{line}");
 }
 
 /// systemd listens on a datagram socket.

@@ -75,8 +75,8 @@ impl Site {
         let log = self.path("log");
         let mut command = program();
         command.arg("serve").arg("--config").arg(self.path("serve.toml"));
-        command.current_dir(self.folder.path()).stderr(File::create(&log).unwrap());
-        change(&mut command);
+        command.current_dir(self.folder.path());
+        change(&mut command).stderr(File::create(&log).unwrap());
         let mut serve = Serve { child: command.spawn().unwrap(), log, address: ([127, 0, 0, 1], 0).into() };
         let line = serve.logged("listens on ").await;
         serve.address = line.rsplit("listens on ").next().unwrap().trim().parse().unwrap();
