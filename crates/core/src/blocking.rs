@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -14,6 +15,9 @@ use tokio::task::spawn_blocking;
 const WAITING: usize = 4;
 /// How many that compute.
 const COMPUTING: usize = 1;
+/// How long a call that computes has the place of a processor, before another definition gets it. The call itself cannot be stopped, and goes on beside
+/// that one, one of its definition at a time.
+const TURN: Duration = Duration::from_millis(100);
 /// How many more wait for that, of those that can come again later.
 const IN_LINE: usize = 3;
 
@@ -83,8 +87,17 @@ impl Blocking {
             Some(of_all) => Some(Arc::clone(of_all).acquire_owned().await.map_err(io::Error::other)?),
             None => None,
         };
+        let turn = of_all.map(|place| Arc::new(Mutex::new(Some(place))));
+        if let Some(turn) = turn.as_ref().map(Arc::downgrade) {
+            tokio::spawn(async move {
+                tokio::time::sleep(TURN).await;
+                if let Some(turn) = turn.upgrade() {
+                    turn.lock().take();
+                }
+            });
+        }
         let call = move || {
-            let _places = (place, of_all);
+            let _places = (place, turn);
             work()
         };
         spawn_blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -105,7 +118,6 @@ impl Blocking {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
 
     use tokio::task::JoinSet;
 
@@ -173,7 +185,8 @@ mod tests {
         (end, order, calls)
     }
 
-    #[tokio::test]
+    /// The time stands still, so no turn ends by itself.
+    #[tokio::test(start_paused = true)]
     async fn definitions_that_compute_share_the_processors_in_turn() {
         let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
         let (end, order, calls) = calls(&blocking, &["a", "a", "a", "b", "c", "b"]).await;
@@ -187,7 +200,20 @@ mod tests {
         assert!((1..=available_parallelism().unwrap().get()).contains(&PROCESSORS.available_permits()));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn call_that_computes_for_long_leaves_its_processor_to_another_definition() {
+        let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
+        let (end, order, calls) = calls(&blocking, &["a", "a", "b"]).await;
+        tokio::time::advance(TURN).await;
+        while *order.lock() != ["a", "b"] {
+            tokio::task::yield_now().await;
+        }
+        end.send(()).unwrap();
+        calls.join_all().await;
+        assert_eq!(*order.lock(), ["a", "b", "end", "a"], "and not to its own definition");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn call_that_can_come_again_waits_behind_few() {
         let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
         let (end, _, calls) = calls(&blocking, &["a"; COMPUTING + IN_LINE]).await;
