@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, schema_for};
@@ -136,21 +136,49 @@ pub(crate) fn marked(text: String, notice: &AnyNotice) -> String {
 /// A [`Channel`] as a [`Handler`].
 struct ReadyChannel<C: Channel> {
     channel: C,
-    /// By the name of the definition, so that a changed configuration replaces the one before it.
-    prepared: Mutex<HashMap<String, Kept<C>>>,
+    prepared: Mutex<Preparations<C::Prepared>>,
     /// The configuration that was checked last. Its secrets are asked for next.
-    checked: Mutex<Option<Kept<C>>>,
+    checked: Mutex<Option<Kept<C::Prepared>>>,
 }
 
 /// What a channel prepared, and from which configuration.
-struct Kept<C: Channel> {
+struct Kept<P> {
     config: Option<String>,
-    prepared: Arc<C::Prepared>,
+    prepared: Arc<P>,
+    /// When it was needed last.
+    used: Instant,
+}
+
+impl<P> Kept<P> {
+    fn new(config: Option<&str>, prepared: Arc<P>) -> Self {
+        Self { config: config.map(str::to_owned), prepared, used: Instant::now() }
+    }
+}
+
+/// What is prepared by definition, by its name, so that a changed configuration replaces the one before it.
+struct Preparations<P>(HashMap<String, Kept<P>>);
+
+/// How long it is kept without a notice. It may have connections, and its definition may not exist any more.
+const UNUSED: Duration = Duration::from_secs(3600);
+
+impl<P> Preparations<P> {
+    /// Returns what was prepared of this configuration of a definition.
+    fn get(&mut self, definition: &str, config: Option<&str>, now: Instant) -> Option<Arc<P>> {
+        let kept = self.0.get_mut(definition).filter(|kept| kept.config.as_deref() == config)?;
+        kept.used = now;
+        Some(Arc::clone(&kept.prepared))
+    }
+
+    /// Keeps what was prepared, and forgets what is not used.
+    fn keep(&mut self, definition: &str, kept: Kept<P>) {
+        self.0.retain(|_, other| kept.used.saturating_duration_since(other.used) < UNUSED);
+        self.0.insert(definition.to_owned(), kept);
+    }
 }
 
 impl<C: Channel> ReadyChannel<C> {
     fn new(channel: C) -> Self {
-        Self { channel, prepared: Mutex::default(), checked: Mutex::default() }
+        Self { channel, prepared: Mutex::new(Preparations(HashMap::new())), checked: Mutex::default() }
     }
 
     fn prepare(&self, handler_config: Option<&str>) -> Result<Arc<C::Prepared>, String> {
@@ -161,14 +189,11 @@ impl<C: Channel> ReadyChannel<C> {
     /// Returns what the channel prepared for the definition of this notice.
     fn prepared(&self, notice: &AnyNotice) -> Result<Arc<C::Prepared>, Failure> {
         let config = notice.handler_config();
-        if let Some(kept) =
-            self.prepared.lock().get(notice.definition()).filter(|kept| kept.config.as_deref() == config)
-        {
-            return Ok(Arc::clone(&kept.prepared));
+        if let Some(prepared) = self.prepared.lock().get(notice.definition(), config, Instant::now()) {
+            return Ok(prepared);
         }
         let prepared = self.prepare(config).map_err(|problem| Failure::retry(format!("handler_config: {problem}")))?;
-        let kept = Kept { config: config.map(str::to_owned), prepared: Arc::clone(&prepared) };
-        self.prepared.lock().insert(notice.definition().to_owned(), kept);
+        self.prepared.lock().keep(notice.definition(), Kept::new(config, Arc::clone(&prepared)));
         Ok(prepared)
     }
 }
@@ -179,7 +204,7 @@ impl<C: Channel> Handler for ReadyChannel<C> {
     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
         // Not while the channel prepares, because other definitions are checked meanwhile.
         let prepared = self.prepare(handler_config)?;
-        *self.checked.lock() = Some(Kept { config: handler_config.map(str::to_owned), prepared });
+        *self.checked.lock() = Some(Kept::new(handler_config, prepared));
         Ok(())
     }
 
@@ -236,6 +261,21 @@ mod tests {
         async fn send(&self, _config: &Config, _notice: &AnyNotice) -> HandlerResult {
             Ok(())
         }
+    }
+
+    #[test]
+    fn preparation_that_no_notice_needs_for_long_is_forgotten() {
+        let (mut kept, began) = (Preparations(HashMap::new()), Instant::now());
+        let at = |used: Instant| Kept { used, ..Kept::new(Some("{}"), Arc::new(7)) };
+        for definition in ["gone", "used"] {
+            kept.keep(definition, at(began));
+        }
+        assert_eq!(kept.get("used", Some("{}"), began + UNUSED / 2).as_deref(), Some(&7));
+        assert!(kept.get("used", Some("{ }"), began + UNUSED / 2).is_none(), "another configuration");
+        kept.keep("new", at(began + UNUSED));
+        let mut left: Vec<_> = kept.0.keys().map(String::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["new", "used"]);
     }
 
     #[test]

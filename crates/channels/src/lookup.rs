@@ -121,13 +121,18 @@ fn remembered(host: &str) -> Option<io::Error> {
 }
 
 fn remember(host: String, error: &io::Error) {
-    let mut failed = FAILED.lock();
+    note(&mut FAILED.lock(), host, (Instant::now(), error.kind(), error.to_string()));
+}
+
+fn note(failed: &mut HashMap<String, NotFound>, host: String, not_found: NotFound) {
     if failed.len() >= FAILURES {
-        failed.retain(|_, (at, ..)| at.elapsed() < REMEMBERED);
+        // The older half, so that this is rare, and names of one definition do not keep those of others out.
+        let mut times: Vec<Instant> = failed.values().map(|(at, ..)| *at).collect();
+        let (_, middle, _) = times.select_nth_unstable(FAILURES / 2);
+        let middle = *middle;
+        failed.retain(|_, (at, ..)| *at > middle);
     }
-    if failed.len() < FAILURES {
-        failed.insert(host, (Instant::now(), error.kind(), error.to_string()));
-    }
+    failed.insert(host, not_found);
 }
 
 /// Returns the addresses of a host that may be connected to. `networks`: which ones a row may reach; `None`: all, because the program itself
@@ -203,6 +208,20 @@ mod tests {
         let (at, ..) = FAILED.lock()["no-such-host.invalid"];
         assert!(at <= began, "it was not asked for again");
         assert!(addresses("localhost").await.unwrap().iter().all(IpAddr::is_loopback));
+    }
+
+    #[test]
+    fn number_of_remembered_failures_is_limited_and_the_latest_stay() {
+        let (mut failed, began) = (HashMap::new(), Instant::now());
+        let not_found = |number: usize| {
+            let at = began + Duration::from_micros(u64::try_from(number).unwrap());
+            (at, io::ErrorKind::NotFound, String::new())
+        };
+        for number in 0..3 * FAILURES {
+            note(&mut failed, number.to_string(), not_found(number));
+            assert!(failed.len() <= FAILURES && failed.contains_key(&number.to_string()));
+        }
+        assert!(!failed.contains_key("0"));
     }
 
     /// A lookup that a name server never answers, until `end` is dropped. `begun` gets its host.

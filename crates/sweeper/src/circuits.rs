@@ -15,8 +15,8 @@ use solid_notify_core::limit::{Breaker, BreakerInput, LimitRow, Quota, TargetSig
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::{NotifyDef, Policy};
 
-/// How many receivers with failures a node remembers. Of more, the counts of those whose circuit is not open are forgotten first, and then no
-/// further one is counted.
+/// How many receivers with failures a node remembers. Of more, those are forgotten first whose circuit is not open, or whose pause is over; then half of
+/// those of the definition that has most, whose pauses end soonest.
 const RECEIVERS: usize = 10_000;
 
 /// The circuits of a node, by definition and receiver. One that is closed and has no failure is not kept.
@@ -46,10 +46,7 @@ impl Circuits {
     fn end(&self, key: &(i64, String), breaker: Breaker, id: i64, sign: TargetSign, now: i64) -> Option<Change> {
         let mut rows = self.0.lock();
         if sign == TargetSign::Unwell && rows.len() >= RECEIVERS && !rows.contains_key(key) {
-            rows.retain(|_, row| row.open_until.is_some());
-            if rows.len() >= RECEIVERS {
-                return None;
-            }
+            make_room(&mut rows, now);
         }
         let input = BreakerInput { def_id: key.0, breaker, sign, alarm: None };
         match rows.entry(key.clone()) {
@@ -77,6 +74,29 @@ impl Circuits {
             Entry::Vacant(_) => None,
         }
     }
+}
+
+/// Forgets receivers. A definition with a parameter that names ever new ones does not keep those of others out.
+fn make_room(rows: &mut HashMap<(i64, String), LimitRow>, now: i64) {
+    rows.retain(|_, row| row.open_until.is_some_and(|until| until > now));
+    if rows.len() < RECEIVERS / 2 {
+        return;
+    }
+    let mut counts = HashMap::<i64, usize>::new();
+    for (definition, _) in rows.keys() {
+        *counts.entry(*definition).or_default() += 1;
+    }
+    let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
+    let of_most = rows.iter().filter(|((definition, _), _)| *definition == most);
+    let mut ends: Vec<i64> = of_most.filter_map(|(_, row)| row.open_until).collect();
+    ends.sort_unstable();
+    let mut left = ends.len().div_ceil(2);
+    let Some(last) = left.checked_sub(1).and_then(|last| ends.get(last)).copied() else { return };
+    rows.retain(|(definition, _), row| {
+        let goes = *definition == most && left > 0 && row.open_until.is_some_and(|until| until <= last);
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 /// What an outcome did to a circuit.
@@ -201,5 +221,31 @@ mod tests {
         fails(RECEIVERS);
         let rows = circuits.0.lock();
         assert!(rows.len() == 2 && rows.contains_key(&key("0")), "open circuits are kept");
+    }
+
+    #[test]
+    fn definition_with_ever_new_receivers_keeps_those_of_others_not_out() {
+        let circuits = Circuits::default();
+        let fails_twice = |definition: i64, receiver: usize, now: i64| {
+            let key = (definition, receiver.to_string());
+            (0..2).filter_map(|_| circuits.end(&key, BREAKER, 1, TargetSign::Unwell, now)).last()
+        };
+        for receiver in 0..10 {
+            assert_eq!(fails_twice(1, receiver, 0), Some(Change::Opened));
+        }
+        for receiver in 0..2 * RECEIVERS {
+            assert_eq!(fails_twice(2, receiver, 1 + i64::try_from(receiver % 50).unwrap()), Some(Change::Opened));
+            assert!(circuits.0.lock().len() <= RECEIVERS);
+        }
+        assert_eq!(fails_twice(3, 0, 60), Some(Change::Opened));
+        let rows = circuits.0.lock();
+        assert_eq!(rows.keys().filter(|(definition, _)| *definition == 1).count(), 10);
+        drop(rows);
+        // All pauses are over, and each circuit waits for a probe that perhaps never comes.
+        let late = 2 + i64::try_from(BREAKER.pause.as_millis()).unwrap() * 10;
+        for receiver in 0..RECEIVERS {
+            fails_twice(4, receiver, late);
+        }
+        assert!(circuits.0.lock().keys().all(|(definition, _)| *definition == 4));
     }
 }

@@ -67,11 +67,18 @@ pub(super) fn endpoint(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it has a user or password in it; use `auth`".to_owned());
     }
-    match url.host() {
+    match url.host_str() {
+        // It is remembered, with what its receiver did.
+        Some(host) if host.len() > HOST_LIMIT => {
+            Err(format!("its host has {} bytes, more than the {HOST_LIMIT} of a name", host.len()))
+        }
         Some(_) => Ok(url),
         None => Err("it has no host".to_owned()),
     }
 }
+
+/// The longest name of a host, with a dot at its end, in bytes (RFC 1035, 2.3.4).
+const HOST_LIMIT: usize = 254;
 
 /// A host, or with `*.` all hosts below a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,6 +241,14 @@ mod tests {
         for wrong in ["", "*", "*.", "*.*.example.com", "a b", "*.10.0.0.1", "https://example.com", "example.com:80"] {
             assert!(HostPattern::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn host_is_no_longer_than_a_name_may_be() {
+        let url = |length: usize| endpoint(&format!("http://{}.example.com/", "a".repeat(length)));
+        assert!(url(200).is_ok());
+        let error = url(500_000).unwrap_err();
+        assert_eq!(error, "its host has 500012 bytes, more than the 254 of a name");
     }
 
     #[test]
