@@ -7,10 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
-use solid_notify::Status;
 use solid_notify::channels::Chat;
+use solid_notify::{NotifyDef, Status};
+use test_support::raw::{Raw, read_request};
+use tokio::io::AsyncWriteExt;
 
-use crate::configured::{Configured, SecretFile, own_machine, refusal, response};
+use crate::configured::{Configured, NAME, SecretFile, own_machine, refusal, response};
 use crate::desk::{error, log};
 use crate::receiver::Receiver;
 
@@ -143,5 +145,26 @@ async fn wrong_row_of_a_chat_is_refused_with_the_field() {
     ] {
         let refused = refusal(Chat::new(), &config).await;
         assert!(refused.contains(expected) && !refused.contains("t0ken"), "{config}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn slow_answer_of_a_chat_ends_with_the_attempt() {
+    for head in ["HTTP/1.1 200 OK\r\nx-slow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"] {
+        let slow = Raw::serving(move |mut stream| async move {
+            read_request(&mut stream).await;
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        let url = SecretFile::new(&slow.url());
+        let config = json!({ "service": "slack", "url": url.reference(), "text": "x" });
+        let row = NotifyDef::new(NAME).handler_config(config.to_string()).timeout("1s");
+        let configured = Configured::with_row(Chat::new().allow_networks(&own_machine()), row).await;
+        let failed = configured.send(&json!(1), Status::Failed).await;
+        assert_eq!(failed.errors.last().unwrap().class, "timeout", "{failed:?}");
+        configured.close().await;
     }
 }

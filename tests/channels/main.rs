@@ -10,6 +10,7 @@ mod config_tables;
 mod configured;
 mod desk;
 mod limits;
+mod long_templates;
 mod mail;
 mod mail_rows;
 mod receiver;

@@ -95,7 +95,7 @@ impl Channel for Amqp {
 
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
-        let message = send::message(config, notice, &secrets)?;
+        let message = send::message(config, notice, &secrets).await?;
         let broker =
             Broker::of(&self.brokers, &prepared.broker, &self.networks, &config.url, secrets.get(&config.url)?)?;
         secrets.admit_all(broker.host())?;

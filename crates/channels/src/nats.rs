@@ -63,7 +63,7 @@ impl Channel for Nats {
 
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
-        let message = send::message(&prepared.config, notice, &secrets)?;
+        let message = send::message(&prepared.config, notice, &secrets).await?;
         let server = Server::of(&self.servers, &prepared.server, &self.networks, &prepared.config, &secrets)?;
         for host in server.hosts() {
             secrets.admit_all(host)?;

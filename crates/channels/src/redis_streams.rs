@@ -117,7 +117,7 @@ impl Channel for RedisStreams {
 
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
-        let entry = send::entry(&prepared.config, notice, &secrets)?;
+        let entry = send::entry(&prepared.config, notice, &secrets).await?;
         let (server, url) = self.server(prepared, &secrets)?;
         let key = notice.idempotency_key();
         if self.suspects.has(&key) {

@@ -3,37 +3,39 @@
 //! The engine is minijinja, whose language is that of Jinja. Templates are checked when the configuration is read. A value that
 //! does not exist is an error, so that no receiver gets a text with a gap.
 
+mod depth;
 mod fuel;
 mod output;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
 
-use minijinja::value::{Serde, Value, ValueKind};
+use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, UndefinedBehavior, escape_formatter};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
-use crate::channel::AnyNotice;
 use crate::field::parsed;
-use crate::secrets::Secrets;
 pub(crate) use fuel::reading;
-use fuel::{FUEL, Fuel};
+use fuel::{FUEL, READING};
 use output::Bounded;
+pub use values::Values;
 
-/// A template is checked with this many steps, then with [`FUEL`]: what it takes until it fails is not known, and costs all of them.
+/// A template is checked with this many steps, then with [`READING`]: what it takes until it fails is not known, and costs all of them.
 const FEW: u64 = 1000;
 
 /// How many bytes one rendering may make, where the place of the text has no limit of its own: as many as a parameter has by default.
 pub const OUTPUT_LIMIT: usize = 1024 * 1024;
+
+/// How deep loops of a template may call themselves.
+const RECURSION: usize = 100;
 
 /// How values are escaped in a template.
 pub trait Escape: Send + Sync + 'static {
@@ -97,6 +99,8 @@ thread_local! {
 fn engine(undefined: UndefinedBehavior) -> Environment<'static> {
     let mut engine = Environment::new();
     engine.set_undefined_behavior(undefined);
+    // Loops that call themselves, on a stack of two megabytes.
+    engine.set_recursion_limit(RECURSION);
     engine.set_auto_escape_callback(|name| match name {
         Json::SUFFIX => AutoEscape::Json,
         Html::SUFFIX => AutoEscape::Html,
@@ -136,17 +140,20 @@ impl<E: Escape> Template<E> {
         if source.len() > OUTPUT_LIMIT {
             return Err(format!("a template has at most {OUTPUT_LIMIT} bytes; this one has {}", source.len()));
         }
+        depth::check(&source)?;
         let left = fuel::of_configuration();
         for steps in [FEW.min(left), left] {
-            let filled = CHECK.with_borrow_mut(|engine| {
-                engine.set_fuel(Some(steps));
-                Bounded::to(OUTPUT_LIMIT).fill(engine, E::SUFFIX, &source, ())
-            });
+            let filled = if steps <= FEW {
+                tried::<E>(&source, steps)
+            } else {
+                let source = source.clone();
+                depth::on_large_stack(move || tried::<E>(&source, steps)).map_err(|error| error.to_string())?
+            };
             match filled {
                 Err(error) if error.kind() == ErrorKind::OutOfFuel && steps < left => {}
                 // What takes too long without any value takes too long with each parameter.
                 Err(error) if is_mistake(error.kind()) || error.kind() == ErrorKind::OutOfFuel => {
-                    return Err(explained(&error, left));
+                    return Err(explained(&error, left, READING));
                 }
                 Err(_) => {
                     fuel::take_of_configuration(steps);
@@ -171,38 +178,93 @@ impl<E: Escape> Template<E> {
         &self.source
     }
 
-    /// Returns the text with the values filled in.
+    /// Returns the text with the values filled in. What takes long is rendered on a thread that may block.
     ///
     /// # Errors
     /// A failure of the class `invalid`, because the same parameter fails again: a value that does not exist, a text of more than
     /// [`OUTPUT_LIMIT`]. It names the field, and no value.
-    pub fn render(&self, field: &str, values: &Values) -> Result<String, Failure> {
-        self.render_within(OUTPUT_LIMIT, field, values)
+    pub async fn render(&self, field: &str, values: &Values<'_>) -> Result<String, Failure> {
+        self.render_within(OUTPUT_LIMIT, field, values).await
     }
 
     /// The same with another limit, in bytes.
     ///
     /// # Errors
     /// As [`Self::render`].
-    pub fn render_within(&self, limit: usize, field: &str, values: &Values) -> Result<String, Failure> {
+    pub async fn render_within(&self, limit: usize, field: &str, values: &Values<'_>) -> Result<String, Failure> {
         if self.is_constant() {
             return Ok(self.source.clone());
         }
-        let invalid = |problem: String| {
-            Failure::retry(format!("handler_config: the template `{field}`: {problem}")).class(ErrorClass::Invalid)
-        };
-        let (mut output, left) = (Bounded::to(limit), values.fuel.left());
-        let filled = ENGINE.with_borrow_mut(|engine| {
-            engine.set_fuel(Some(left));
-            output.fill(engine, E::SUFFIX, &self.source, values.all.clone())
-        });
-        match filled {
-            Err(_) if output.is_full() => Err(invalid(format!("it makes more than {limit} bytes"))),
-            Err(error) => Err(invalid(explained(&error, left))),
-            Ok(used) => {
-                values.fuel.take(used);
-                String::from_utf8(output.into_bytes()).map_err(|_| invalid("it makes no text".to_owned()))
+        let (left, quick) = (values.fuel.left(), values.quick.left());
+        // It is also parsed.
+        let parsing = fuel::of_parsing(&self.source);
+        let here = quick.saturating_sub(parsing).min(left);
+        if here > 0 {
+            match fill::<E>(&self.source, values.all.clone(), here, limit) {
+                Ok((text, used)) => {
+                    values.fuel.take(used);
+                    values.quick.take(used + parsing);
+                    return Ok(text);
+                }
+                Err(Unfilled::Steps(_)) if here < left => values.quick.take(quick),
+                Err(problem) => return Err(problem.of(field)),
             }
+        }
+        let (source, all) = (self.source.clone(), values.all.clone());
+        let filled = values.elsewhere(move || fill::<E>(&source, all, left, limit)).await?;
+        let (text, used) = filled.map_err(|problem| problem.of(field))?;
+        values.fuel.take(used);
+        Ok(text)
+    }
+
+    /// The same at once, on this thread, for a text of the program itself.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    #[cfg(feature = "mail")]
+    pub(crate) fn render_here(&self, field: &str, values: &Values<'_>) -> Result<String, Failure> {
+        let filled = fill::<E>(&self.source, values.all.clone(), values.fuel.left(), OUTPUT_LIMIT);
+        filled.map(|(text, _)| text).map_err(|problem| problem.of(field))
+    }
+}
+
+/// Fills a template in without any value.
+fn tried<E: Escape>(source: &str, steps: u64) -> Result<u64, Error> {
+    CHECK.with_borrow_mut(|engine| {
+        engine.set_fuel(Some(steps));
+        Bounded::to(OUTPUT_LIMIT).fill(engine, E::SUFFIX, source, ())
+    })
+}
+
+/// Why a template was not filled in.
+enum Unfilled {
+    /// It takes more steps than it may.
+    Steps(String),
+    Else(String),
+}
+
+impl Unfilled {
+    /// Returns the failure of the template of this field.
+    fn of(self, field: &str) -> Failure {
+        let (Self::Steps(problem) | Self::Else(problem)) = self;
+        Failure::retry(format!("handler_config: the template `{field}`: {problem}")).class(ErrorClass::Invalid)
+    }
+}
+
+/// Fills a template in. Returns the text, and how many steps that took.
+fn fill<E: Escape>(source: &str, values: Value, steps: u64, limit: usize) -> Result<(String, u64), Unfilled> {
+    let mut output = Bounded::to(limit);
+    let filled = ENGINE.with_borrow_mut(|engine| {
+        engine.set_fuel(Some(steps));
+        output.fill(engine, E::SUFFIX, source, values)
+    });
+    match filled {
+        Err(_) if output.is_full() => Err(Unfilled::Else(format!("it makes more than {limit} bytes"))),
+        Err(error) if error.kind() == ErrorKind::OutOfFuel => Err(Unfilled::Steps(explained(&error, steps, FUEL))),
+        Err(error) => Err(Unfilled::Else(explained(&error, steps, FUEL))),
+        Ok(used) => {
+            let text = String::from_utf8(output.into_bytes());
+            text.map(|text| (text, used)).map_err(|_| Unfilled::Else("it makes no text".to_owned()))
         }
     }
 }
@@ -214,14 +276,14 @@ fn is_mistake(kind: ErrorKind) -> bool {
 }
 
 /// Returns what is wrong with a template, and where. A rendering error may quote a value of the parameter, so only its kind is shown.
-/// `left`: the steps that it might take.
-fn explained(error: &Error, left: u64) -> String {
+/// `left`: the steps that it might take, of `most` for all templates.
+fn explained(error: &Error, left: u64, most: u64) -> String {
     let what: Cow<'_, str> = match (error.kind(), error.detail()) {
         (kind, Some(detail)) if is_mistake(kind) => format!("{kind}: {detail}").into(),
-        (ErrorKind::OutOfFuel, _) if left < FUEL => {
-            format!("the templates take more than {FUEL} steps together").into()
+        (ErrorKind::OutOfFuel, _) if left < most => {
+            format!("the templates take more than {most} steps together").into()
         }
-        (ErrorKind::OutOfFuel, _) => format!("it takes more than {FUEL} steps").into(),
+        (ErrorKind::OutOfFuel, _) => format!("it takes more than {most} steps").into(),
         (kind, _) => kind.to_string().into(),
     };
     error.line().map_or_else(|| what.to_string(), |line| format!("{what} (line {line} of the template)"))
@@ -232,8 +294,8 @@ impl Template<Addresses> {
     ///
     /// # Errors
     /// Those of [`Template::render`].
-    pub fn addresses(&self, field: &str, values: &Values) -> Result<Vec<String>, Failure> {
-        let lines = self.render(field, values)?;
+    pub async fn addresses(&self, field: &str, values: &Values<'_>) -> Result<Vec<String>, Failure> {
+        let lines = self.render(field, values).await?;
         Ok(lines.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 }
@@ -261,84 +323,5 @@ impl<E: Escape> JsonSchema for Template<E> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "format": E::SHAPE })
-    }
-}
-
-/// What templates can insert: `param` (the parameter), `notice` (see below), and `secrets` (the secrets that the configuration names).
-///
-/// `notice.id`, `notice.idempotency_key`, `notice.definition`, `notice.target`, `notice.attempt`, `notice.created` (RFC 3339),
-/// `notice.test` (true for a test of an operator), and `notice.ack_token` where the definition has `need_confirm`.
-pub struct Values {
-    all: Value,
-    /// What the templates of the notice may take.
-    fuel: Fuel,
-}
-
-#[derive(Serialize)]
-struct NoticeValues<'a> {
-    id: i64,
-    idempotency_key: String,
-    definition: &'a str,
-    target: Option<&'a str>,
-    attempt: i64,
-    created: String,
-    test: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ack_token: Option<String>,
-}
-
-impl Values {
-    /// Reads the values of a notice. `ack_token`: the token for the receiver, where it is to ack. `names`: what templates call the secrets.
-    ///
-    /// # Errors
-    /// A parameter that is not JSON.
-    pub fn new(
-        notice: &AnyNotice,
-        ack_token: Option<String>,
-        (names, secrets): (&BTreeMap<String, SecretRef>, &Secrets<'_>),
-    ) -> Result<Self, Failure> {
-        let param: serde_json::Value = serde_json::from_str(notice.raw_param())
-            .map_err(|_| Failure::retry("the parameter is not JSON").class(ErrorClass::Invalid))?;
-        let mut shown = BTreeMap::new();
-        for (name, reference) in names {
-            shown.insert(name, secrets.get(reference)?.expose_secret().to_owned());
-        }
-        let about = NoticeValues {
-            id: notice.id(),
-            idempotency_key: notice.idempotency_key(),
-            definition: notice.definition(),
-            target: notice.target(),
-            attempt: notice.attempt(),
-            created: notice.created().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            test: notice.is_test(),
-            ack_token,
-        };
-        let all = minijinja::context! {
-            param => Value::from(Serde(&param)),
-            notice => Value::from(Serde(&about)),
-            secrets => Value::from(Serde(&shown)),
-        };
-        Ok(Self { all, fuel: Fuel::of(FUEL) })
-    }
-
-    /// Returns the same values with other secrets in place of the right ones, to see whether a text depends on them.
-    #[cfg(feature = "plain-webhook")]
-    pub fn with_other_secrets(&self, names: &BTreeMap<String, SecretRef>) -> Self {
-        let others: BTreeMap<&String, &str> = names.keys().map(|name| (name, "other")).collect();
-        let all = minijinja::context! { secrets => Value::from(Serde(&others)), ..self.all.clone() };
-        Self { all, fuel: Fuel::of(self.fuel.left()) }
-    }
-
-    /// Makes values of something else than a notice.
-    #[cfg(feature = "mail")]
-    pub(crate) fn of(values: impl Serialize) -> Self {
-        Self { all: Value::from(Serde(&values)), fuel: Fuel::of(FUEL) }
-    }
-
-    #[cfg(test)]
-    fn of_param(param: &str) -> Self {
-        let param: serde_json::Value = serde_json::from_str(param).unwrap();
-        let all = minijinja::context! { param => Value::from(Serde(&param)) };
-        Self { all, fuel: Fuel::of(FUEL) }
     }
 }

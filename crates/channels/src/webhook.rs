@@ -18,6 +18,7 @@ mod shared;
 mod sign;
 
 use std::fmt;
+use std::sync::Arc;
 
 use chrono::Utc;
 use reqwest::Client;
@@ -30,11 +31,12 @@ pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
+use crate::error::ChannelError;
 use crate::hiding;
-use crate::http::{HandedBack, Network};
+use crate::http::{HandedBack, Keep, KeptHosts, Network};
 use crate::secrets::Secrets;
 use auth::{Auth, Authorization, KeptToken, OAuth2, TokenCache, Tokens};
-use client::{TlsClient, TlsFiles};
+use client::{Clients, TlsClient, TlsFiles};
 pub use prepared::Prepared;
 use request::Request;
 use shared::Shared;
@@ -52,7 +54,9 @@ use shared::Shared;
 pub struct Webhook {
     network: Network,
     /// For all definitions without certificates of their own.
-    client: Client,
+    clients: Clients,
+    /// For all definitions whose host comes from a template.
+    kept_hosts: KeptHosts,
     tls: Shared<TlsFiles, TlsClient>,
     tokens: Shared<OAuth2, TokenCache>,
     handed_back: HandedBack,
@@ -102,11 +106,17 @@ impl Channel for Webhook {
     }
 }
 
+/// Returns what tells connections apart: the host with scheme and port, and the client.
+fn client_and_host(url: &reqwest::Url, tls: Option<&Arc<TlsClient>>) -> String {
+    let client = tls.map_or(std::ptr::null(), Arc::as_ptr);
+    format!("{client:?} {}", &url[..url::Position::BeforePath])
+}
+
 impl Webhook {
     async fn deliver(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let config = &prepared.config;
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
-        let request = Request::new(prepared, notice, &secrets)?;
+        let request = Request::new(prepared, notice, &secrets).await?;
         let host = request.url.host_str().unwrap_or_default();
         match &prepared.url {
             Some(_) => secrets.admit_all(host)?,
@@ -118,11 +128,18 @@ impl Webhook {
             let port = request.url.port_or_known_default().unwrap_or_default();
             notice.is_for_one_of_many(&format!("{host}:{port}"))?;
         }
-        let client = match (&prepared.tls, &config.tls) {
-            (Some(kept), Some(files)) => &kept.get(&self.network, files, &secrets)?,
-            _ => &self.client,
+        // To the end of the response, because the connection is kept after it.
+        let kept_host = match config.has_one_host() {
+            true => None,
+            false => self.kept_hosts.begin(client_and_host(&request.url, prepared.tls.as_ref())),
         };
-        let tokens = Tokens { kept: prepared.token.as_ref(), client, secrets: &secrets };
+        let keep = match &kept_host {
+            _ if config.has_one_host() => Keep::Many,
+            Some(_) => Keep::Few,
+            None => Keep::None,
+        };
+        let client = self.client(prepared, &secrets, keep)?;
+        let tokens = Tokens { kept: prepared.token.as_ref(), client: &client, secrets: &secrets };
         let mut authorization = match &config.auth {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
@@ -143,6 +160,17 @@ impl Webhook {
         notice.set_response(receive::kept(status, &body, limit, &hiding::hidden()));
         let is_success = config.success.iter().any(|pattern| pattern.contains(status));
         receive::judged(status, response.headers(), is_success, config.has_one_receiver())
+    }
+
+    /// Returns the client of a configuration.
+    fn client(&self, prepared: &Prepared, secrets: &Secrets<'_>, keep: Keep) -> Result<Client, Failure> {
+        match (&prepared.tls, &prepared.config.tls) {
+            (Some(kept), Some(files)) => kept.get((&self.network, keep), files, secrets),
+            _ => self.clients.get(keep, || {
+                let client = self.network.builder(keep).build();
+                client.map_err(|error| Failure::retry(ChannelError::setup_failed("the HTTP client of webhooks", error)))
+            }),
+        }
     }
 
     /// Sends the request once, signed with the time of now.

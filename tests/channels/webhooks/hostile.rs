@@ -8,7 +8,7 @@ use test_support::raw::{Raw, read_request, write_for_ever};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::webhooks::sender::{Sender, failure, response};
+use crate::webhooks::sender::{Sender, failure, response, secret};
 
 /// What a hostile receiver may take of this process at most, in bytes: far less than what it sends.
 const BOUND: u64 = 64 * 1024 * 1024;
@@ -21,7 +21,7 @@ fn memory() -> u64 {
 
 /// Sends one notice with this configuration. The memory also grows by what other tests of this process take meanwhile, so one of three
 /// attempts must stay within the bound.
-async fn sent_in_bounded_memory(sender: &Sender, config: Value) -> NoticeRecord {
+pub async fn sent_in_bounded_memory(sender: &Sender, config: Value) -> NoticeRecord {
     let mut grown = Vec::new();
     while grown.len() < 3 {
         let before = memory();
@@ -98,6 +98,28 @@ async fn slow_body_ends_by_the_timeout_and_its_status_is_kept() {
     })
     .await;
     assert_eq!((failure(&ended).0, response(&ended)), ("timeout", ("200", None)));
+}
+
+#[tokio::test]
+async fn slow_answer_of_a_token_endpoint_ends_by_the_timeout() {
+    for head in ["HTTP/1.1 200 OK\r\nx-slow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"] {
+        let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+        let tokens = Raw::serving(move |mut stream| async move {
+            read_request(&mut stream).await;
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        let secret = secret(&files, "client", "s3cret");
+        let client = json!({ "token_url": tokens.url(), "client_id": "shop", "client_secret": secret });
+        // The receiver is never reached.
+        let config = json!({ "url": "http://127.0.0.1:1/", "auth": { "oauth2": client }, "timeout": "1s" });
+        let ended = sender.send(config, &json!(1)).await;
+        assert_eq!(failure(&ended).0, "timeout", "{ended:?}");
+        sender.close().await;
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ mod addresses;
 mod auth;
 pub mod certificates;
 mod circuits;
+mod connections;
+mod heads;
 mod hostile;
 mod requests;
 mod results;

@@ -15,7 +15,7 @@ use crate::webhooks::certificates::{Authority, Issued, receiver, server_config};
 use crate::webhooks::sender::{Sender, failure, secret};
 
 /// The configuration for a receiver there, which trusts this authority.
-fn config(port: u16, files: &tempfile::TempDir, authority: &Authority) -> Value {
+pub fn config(port: u16, files: &tempfile::TempDir, authority: &Authority) -> Value {
     let reference = secret(files, "ca.pem", &authority.pem());
     json!({ "url": format!("https://localhost:{port}/hook"), "tls": { "ca_file": reference.trim_start_matches("file:") } })
 }
@@ -88,33 +88,54 @@ async fn file_that_is_no_certificate_is_named_and_not_shown() {
     sender.close().await;
 }
 
+/// Types of frames.
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+
 /// A frame of HTTP/2: its type, its flags, its stream, its content.
-fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
 }
 
+/// Begins a connection of HTTP/2 and reads until the head of a request. Returns its stream.
+pub async fn read_request_of_http_2(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Result<u32> {
+    stream.read_exact(&mut [0; 24]).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    loop {
+        match read_frame(stream).await? {
+            (SETTINGS, 0, _) => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await?,
+            (HEADERS, _, id) => return Ok(id),
+            _ => {}
+        }
+    }
+}
+
+/// Reads a frame. Returns its type, its flags and its stream.
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<(u8, u8, u32)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await?;
+    let [a, b, c, kind, flags, id @ ..] = head;
+    let mut content = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
+    stream.read_exact(&mut content).await?;
+    Ok((kind, flags, u32::from_be_bytes(id)))
+}
+
 /// Answers requests over HTTP/2 with 200, or only the first one, and closes the connection with an error after `most` further ones.
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: Option<usize>) -> std::io::Result<()> {
-    const HEADERS: u8 = 1;
-    const SETTINGS: u8 = 4;
-    const GO_AWAY: u8 = 7;
     stream.read_exact(&mut [0; 24]).await?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
     let mut requests = 0;
     loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await?;
-        let [a, b, c, kind, flags, id @ ..] = head;
-        let mut content = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
-        stream.read_exact(&mut content).await?;
+        let (kind, flags, id) = read_frame(&mut stream).await?;
         match kind {
             SETTINGS if flags == 0 => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await?,
             HEADERS => {
                 requests += 1;
                 match most.filter(|_| requests > 1) {
                     // The status 200 is number 8 of the table of headers; the response has no body.
-                    None => stream.write_all(&frame(HEADERS, 5, u32::from_be_bytes(id), &[0x88])).await?,
+                    None => stream.write_all(&frame(HEADERS, 5, id, &[0x88])).await?,
                     Some(most) if requests > most => {
                         // The last stream is 0, the reason ENHANCE_YOUR_CALM.
                         stream.write_all(&frame(GO_AWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 11])).await?;

@@ -14,9 +14,13 @@ use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
 /// Makes the message of a notice.
-pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice, secrets: &Secrets<'_>) -> Result<Message, Failure> {
+pub(super) async fn message(
+    config: &AmqpConfig,
+    notice: &AnyNotice,
+    secrets: &Secrets<'_>,
+) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
     let mut properties = BasicProperties::default()
         .with_message_id(own(&notice.idempotency_key())?)
         .with_timestamp(u64::try_from(notice.created().timestamp()).unwrap_or_default())
@@ -24,7 +28,7 @@ pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice, secrets: &Secrets
         .with_delivery_mode(if config.persistent { 2 } else { 1 });
     let mut headers = FieldTable::default();
     for (name, value) in &config.headers {
-        let value = value.render(&format!("headers.{}", name.0), &values)?;
+        let value = value.render(&format!("headers.{}", name.0), &values).await?;
         headers.insert(name.short().map_err(Failure::retry)?, AMQPValue::LongString(LongString::from(value)));
     }
     if notice.is_test() {
@@ -44,12 +48,12 @@ pub(super) fn message(config: &AmqpConfig, notice: &AnyNotice, secrets: &Secrets
     }
     Ok(Message {
         exchange: config.exchange.short().map_err(Failure::retry)?,
-        routing_key: rendered(&config.routing_key, "routing_key", &values)?,
+        routing_key: rendered(&config.routing_key, "routing_key", &values).await?,
         mandatory: config.mandatory,
         properties,
         body: match &config.body {
             None => notice.raw_param().to_owned(),
-            Some(body) => body.render("body", &values)?,
+            Some(body) => body.render("body", &values).await?,
         },
     })
 }
@@ -59,8 +63,8 @@ fn own(text: &str) -> Result<ShortString, Failure> {
     short(text).map_err(Failure::retry)
 }
 
-fn rendered(template: &Template, field: &str, values: &Values) -> Result<ShortString, Failure> {
-    short(&template.render(field, values)?)
+async fn rendered(template: &Template, field: &str, values: &Values<'_>) -> Result<ShortString, Failure> {
+    short(&template.render(field, values).await?)
         .map_err(|problem| Failure::retry(format!("handler_config: {field}: {problem}")).class(ErrorClass::Invalid))
 }
 

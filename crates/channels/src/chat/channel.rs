@@ -14,7 +14,7 @@ use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
-use crate::http::{self, HandedBack, Network};
+use crate::http::{self, HandedBack, Keep, Network};
 use crate::lookup::System;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
@@ -62,7 +62,7 @@ impl Chat {
     fn client(&self) -> Result<Client, String> {
         let make = || {
             let proxy = self.proxy.as_ref().map(|url| http::proxy(url.expose_secret())).transpose()?;
-            build(Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy }.builder())
+            build(Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy }.builder(Keep::Many))
         };
         self.client.get_or_init(|| make().map_err(|error| error.to_string())).clone()
     }
@@ -128,8 +128,8 @@ impl Channel for Chat {
 
     async fn send(&self, PreparedChat { config, client }: &PreparedChat, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, config.all_secrets()).await?;
-        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
-        let text = config.text.render("text", &values)?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets)).await?;
+        let text = config.text.render("text", &values).await?;
         let text = marked(text, notice);
         let group = config.group(&secrets)?;
         group.check()?;

@@ -20,7 +20,8 @@ struct Facts<'a> {
 /// Returns the letter to these recipients.
 pub(crate) fn letter(alert: &Alert, to: Vec<Mailbox>) -> Letter {
     let facts = Facts { title: alert.title(), message: &alert.message, facts: alert.facts() };
-    let page = Template::<Html>::new(PAGE).ok().and_then(|page| page.render("alert.html", &Values::of(&facts)).ok());
+    let page =
+        Template::<Html>::new(PAGE).ok().and_then(|page| page.render_here("alert.html", &Values::of(&facts)).ok());
     // A page that cannot be rendered costs its form, and not the alert.
     Letter { to, subject: facts.title, text: Some(alert.text()), html: page, ..Letter::default() }
 }

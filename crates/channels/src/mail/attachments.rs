@@ -25,7 +25,7 @@ pub(super) struct Limits {
 /// Returns the attachments of a mail.
 pub(super) async fn read(
     configs: &[AttachmentConfig],
-    values: &Values,
+    values: &Values<'_>,
     limits: &Limits,
     notice: &AnyNotice,
 ) -> Result<Vec<Attached>, Failure> {
@@ -33,22 +33,23 @@ pub(super) async fn read(
     let mut files = Vec::with_capacity(configs.len());
     for (at, config) in configs.iter().enumerate() {
         let field = |name: &str| format!("attachments[{at}].{name}");
-        let name = config.name.render(&field("name"), values)?;
+        let name = config.name.render(&field("name"), values).await?;
         let content = if let Some(text) = &config.base64 {
             // Base64 has 4 bytes for 3, and perhaps ends of lines.
             let text: String = text
-                .render_within(left.saturating_mul(2), &field("base64"), values)?
+                .render_within(left.saturating_mul(2), &field("base64"), values)
+                .await?
                 .split_ascii_whitespace()
                 .collect();
             STANDARD
                 .decode(text)
                 .map_err(|_| invalid(format!("handler_config: {} gives no Base64", field("base64"))))?
         } else if let (Some(path), Some(folder)) = (&config.file, &limits.folder) {
-            let (path, folder) = (path.render(&field("file"), values)?, folder.clone());
+            let (path, folder) = (path.render(&field("file"), values).await?, folder.clone());
             let read = move || Ok(file(&folder, &path, left));
             notice.outbox().engine().blocking().run(notice.definition(), read).await??
         } else if let Some(text) = &config.content {
-            text.render_within(left, &field("content"), values)?.into_bytes()
+            text.render_within(left, &field("content"), values).await?.into_bytes()
         } else {
             // Not reachable: a configuration without a content is refused.
             Vec::new()

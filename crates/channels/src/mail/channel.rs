@@ -21,7 +21,7 @@ use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
 use crate::hiding;
 use crate::secrets::Secrets;
-use crate::template::{Addresses, Template, Values};
+use crate::template::{Addresses, Escape, Template, Values};
 
 /// Servers need accept no more in one mail (RFC 5321, 4.5.3.1.8).
 const RECIPIENT_LIMIT: usize = 100;
@@ -118,7 +118,7 @@ impl Channel for Mail {
 
     async fn send(&self, prepared: &PreparedMail, notice: &AnyNotice) -> HandlerResult {
         let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
-        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets)).await?;
         let (mut letter, mut errors) = self.letter(config, &values, notice).await?;
         letter.subject = marked(letter.subject, notice);
         let mailer = match &self.mailer {
@@ -170,31 +170,23 @@ impl Mail {
     async fn letter(
         &self,
         config: &MailConfig,
-        values: &Values,
+        values: &Values<'_>,
         notice: &AnyNotice,
     ) -> Result<(Letter, Vec<ChannelError>), Failure> {
-        let from = sender(config, values)?;
-        let read = |field: &str, templates: &[Template<Addresses>]| {
-            let mut texts = Vec::new();
-            for (at, template) in templates.iter().enumerate() {
-                texts.extend(template.addresses(&format!("{field}[{at}]"), values)?);
-            }
-            Ok::<_, Failure>(mailboxes(&texts, &format!("the field `{field}`")))
-        };
-        let (reply_to, wrong) = read("reply_to", &config.reply_to)?;
+        let from = sender(config, values).await?;
+        let (reply_to, wrong) = read("reply_to", &config.reply_to, values).await?;
         result(wrong)?;
         let (mut seen, mut errors) = (Vec::new(), Vec::new());
-        let mut recipients = |field: &str, templates| {
-            let (mut found, wrong) = read(field, templates)?;
+        let mut recipients = |(mut found, wrong): (Vec<Mailbox>, Vec<ChannelError>)| {
             errors.extend(wrong);
             // An address that is in several fields gets one mail.
             found.retain(|mailbox| !seen.contains(&mailbox.email));
             seen.extend(found.iter().map(|mailbox| mailbox.email.clone()));
-            Ok::<_, Failure>(found)
+            found
         };
-        let to = recipients("to", &config.to)?;
-        let cc = recipients("cc", &config.cc)?;
-        let bcc = recipients("bcc", &config.bcc)?;
+        let to = recipients(read("to", &config.to, values).await?);
+        let cc = recipients(read("cc", &config.cc, values).await?);
+        let bcc = recipients(read("bcc", &config.bcc, values).await?);
         if seen.is_empty() && errors.is_empty() {
             return Err(invalid("no recipient: `to`, `cc` and `bcc` give no address"));
         }
@@ -204,22 +196,43 @@ impl Mail {
                 seen.len()
             )));
         }
-        let render = |field: &str, template: &Option<Template>| {
-            template.as_ref().map(|template| template.render(field, values)).transpose()
-        };
         let letter = Letter {
             from,
             to,
             cc,
             bcc,
             reply_to,
-            subject: config.subject.render("subject", values)?,
-            text: render("text", &config.text)?,
-            html: config.html.as_ref().map(|html| html.render("html", values)).transpose()?,
+            subject: config.subject.render("subject", values).await?,
+            text: rendered("text", config.text.as_ref(), values).await?,
+            html: rendered("html", config.html.as_ref(), values).await?,
             attachments: attachments::read(&config.attachments, values, &self.limits, notice).await?,
         };
         Ok((letter, errors))
     }
+}
+
+async fn rendered<E: Escape>(
+    field: &str,
+    template: Option<&Template<E>>,
+    values: &Values<'_>,
+) -> Result<Option<String>, Failure> {
+    match template {
+        Some(template) => template.render(field, values).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the addresses of a field, and an error for each text that is none.
+async fn read(
+    field: &str,
+    templates: &[Template<Addresses>],
+    values: &Values<'_>,
+) -> Result<(Vec<Mailbox>, Vec<ChannelError>), Failure> {
+    let mut texts = Vec::new();
+    for (at, template) in templates.iter().enumerate() {
+        texts.extend(template.addresses(&format!("{field}[{at}]"), values).await?);
+    }
+    Ok(mailboxes(&texts, &format!("the field `{field}`")))
 }
 
 fn invalid(problem: impl Into<String>) -> Failure {
@@ -227,14 +240,14 @@ fn invalid(problem: impl Into<String>) -> Failure {
 }
 
 /// Returns the sender of the configuration.
-fn sender(config: &MailConfig, values: &Values) -> Result<Option<Mailbox>, Failure> {
+async fn sender(config: &MailConfig, values: &Values<'_>) -> Result<Option<Mailbox>, Failure> {
     let Some(template) = &config.from else { return Ok(None) };
-    let [address] = &template.addresses("from", values)?[..] else {
+    let [address] = &template.addresses("from", values).await?[..] else {
         return Err(invalid("the field `from` gives no address or several: a mail has one sender"));
     };
     let mut from = mailbox(address, "the field `from`").map_err(ChannelError::failure)?;
     if let Some(name) = &config.from_name {
-        from.name = Some(name.render("from_name", values)?);
+        from.name = Some(name.render("from_name", values).await?);
     }
     Ok(Some(from))
 }

@@ -32,13 +32,17 @@ pub(super) struct Message {
 }
 
 /// Makes the message of a notice.
-pub(super) fn message(config: &NatsConfig, notice: &AnyNotice, secrets: &Secrets<'_>) -> Result<Message, Failure> {
+pub(super) async fn message(
+    config: &NatsConfig,
+    notice: &AnyNotice,
+    secrets: &Secrets<'_>,
+) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
     let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
         let field = format!("headers.{}", name.0);
-        insert(&mut headers, &name.0, &value.render(&field, &values)?)?;
+        insert(&mut headers, &name.0, &value.render(&field, &values).await?)?;
     }
     if let Some(token) = token {
         insert(&mut headers, ACK_TOKEN, &token)?;
@@ -52,9 +56,9 @@ pub(super) fn message(config: &NatsConfig, notice: &AnyNotice, secrets: &Secrets
     insert(&mut headers, NATS_MESSAGE_ID, &notice.idempotency_key())?;
     let body = match &config.body {
         None => notice.raw_param().to_owned(),
-        Some(body) => body.render("body", &values)?,
+        Some(body) => body.render("body", &values).await?,
     };
-    let subject = Subject::validated(config.subject.render("subject", &values)?).map_err(|_| {
+    let subject = Subject::validated(config.subject.render("subject", &values).await?).map_err(|_| {
         let error = "handler_config: subject: it is empty, or has a space or an empty part between two dots";
         Failure::retry(error).class(ErrorClass::Invalid)
     })?;

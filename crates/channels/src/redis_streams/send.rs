@@ -21,19 +21,19 @@ use crate::secrets::Secrets;
 use crate::template::Values;
 
 /// Makes the arguments of `XADD`.
-pub(super) fn entry(
+pub(super) async fn entry(
     config: &RedisStreamsConfig,
     notice: &AnyNotice,
     secrets: &Secrets<'_>,
 ) -> Result<Vec<String>, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
-    let mut arguments = vec![config.stream.render("stream", &values)?];
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
+    let mut arguments = vec![config.stream.render("stream", &values).await?];
     if let Some(length) = config.maxlen {
         arguments.extend(["MAXLEN".to_owned(), "~".to_owned(), length.to_string()]);
     }
     if let Some(id) = &config.minid {
-        arguments.extend(["MINID".to_owned(), "~".to_owned(), id.render("minid", &values)?]);
+        arguments.extend(["MINID".to_owned(), "~".to_owned(), id.render("minid", &values).await?]);
     }
     arguments.push("*".to_owned());
     let mut field = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
@@ -50,7 +50,7 @@ pub(super) fn entry(
         field("param", notice.raw_param().to_owned());
     }
     for (name, template) in &config.fields {
-        field(name, template.render(&format!("fields.{name}"), &values)?);
+        arguments.extend([name.clone(), template.render(&format!("fields.{name}"), &values).await?]);
     }
     Ok(arguments)
 }

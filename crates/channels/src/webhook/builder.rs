@@ -6,9 +6,10 @@ use std::sync::Arc;
 use reqwest::dns::Resolve;
 
 use super::Webhook;
+use super::client::Clients;
 use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
-use crate::http::{self, HandedBack, Network};
+use crate::http::{self, HandedBack, Keep, KeptHosts, Network};
 use crate::lookup::System;
 
 impl Webhook {
@@ -60,11 +61,12 @@ impl WebhookBuilder {
             networks: self.networks,
             proxy: self.proxy.as_deref().map(http::proxy).transpose()?,
         };
-        let client = network.builder().build();
+        let client = network.builder(Keep::Many).build();
         let client = client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error))?;
         Ok(Webhook {
             network,
-            client,
+            clients: Clients::with(client),
+            kept_hosts: KeptHosts::default(),
             tls: Default::default(),
             tokens: Default::default(),
             handed_back: HandedBack::default(),

@@ -1,7 +1,8 @@
-//! The HTTP clients of definitions with certificates of their own: one for each set of certificates.
+//! The HTTP clients of webhooks: for all definitions without certificates of their own, and for each set of certificates.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use reqwest::{Client, ClientBuilder};
@@ -11,7 +12,7 @@ use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
 use super::fields::SecretShape;
-use crate::http::Network;
+use crate::http::{Keep, Network};
 use crate::secrets::Secrets;
 use crate::tls::{HAS_TLS, WITHOUT_TLS};
 
@@ -63,16 +64,54 @@ impl TlsFiles {
     }
 }
 
-/// The client of a set of certificates.
+/// Clients that differ only in how many connections they keep. Each is made when it is needed first, because most programs need one.
 #[derive(Default)]
-pub(super) struct TlsClient(Mutex<Option<(u64, Client)>>);
+pub(super) struct Clients([OnceLock<Client>; 3]);
+
+impl Clients {
+    /// Begins with the client that keeps many connections.
+    pub(super) fn with(many: Client) -> Self {
+        let clients = Self::default();
+        let _ = clients.of(Keep::Many).set(many);
+        clients
+    }
+
+    fn of(&self, keep: Keep) -> &OnceLock<Client> {
+        let [many, few, none] = &self.0;
+        match keep {
+            Keep::Many => many,
+            Keep::Few => few,
+            Keep::None => none,
+        }
+    }
+
+    /// Returns one of them, which `make` makes unless it is there.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(super) fn get(&self, keep: Keep, make: impl FnOnce() -> Result<Client, Failure>) -> Result<Client, Failure> {
+        match self.of(keep).get() {
+            Some(client) => Ok(client.clone()),
+            None => make().map(|client| self.of(keep).get_or_init(|| client).clone()),
+        }
+    }
+}
+
+/// The clients of a set of certificates, and a hash of their content.
+#[derive(Default)]
+pub(super) struct TlsClient(Mutex<(u64, Arc<Clients>)>);
 
 impl TlsClient {
     /// Returns the client that uses them: a new one when their content has changed.
     ///
     /// # Errors
     /// A file that is no PEM. No error contains a private key.
-    pub(super) fn get(&self, network: &Network, files: &TlsFiles, secrets: &Secrets<'_>) -> Result<Client, Failure> {
+    pub(super) fn get(
+        &self,
+        (network, keep): (&Network, Keep),
+        files: &TlsFiles,
+        secrets: &Secrets<'_>,
+    ) -> Result<Client, Failure> {
         let mut identity = Vec::new();
         for part in [&files.certificate, &files.key].into_iter().flatten() {
             identity.extend_from_slice(secrets.get(&part.0)?.expose_secret().as_bytes());
@@ -85,16 +124,22 @@ impl TlsClient {
         let mut hasher = DefaultHasher::new();
         (&identity, &authorities).hash(&mut hasher);
         let content = hasher.finish();
-        let mut kept = self.0.lock();
-        if let Some((_, client)) = kept.as_ref().filter(|(of, _)| *of == content) {
-            return Ok(client.clone());
-        }
-        let builder = with_certificates(network.builder(), &identity, authorities)?;
-        let client = builder.build().map_err(|error| {
-            Failure::retry(format!("handler_config: tls: these certificates cannot be used: {}", error.without_url()))
-        })?;
-        *kept = Some((content, client.clone()));
-        Ok(client)
+        let clients = {
+            let mut kept = self.0.lock();
+            if kept.0 != content {
+                *kept = (content, Arc::default());
+            }
+            Arc::clone(&kept.1)
+        };
+        clients.get(keep, || {
+            let builder = with_certificates(network.builder(keep), &identity, authorities)?;
+            builder.build().map_err(|error| {
+                Failure::retry(format!(
+                    "handler_config: tls: these certificates cannot be used: {}",
+                    error.without_url()
+                ))
+            })
+        })
     }
 }
 

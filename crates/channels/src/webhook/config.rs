@@ -186,7 +186,6 @@ impl WebhookConfig {
         Ok(url)
     }
 
-    /// Returns whether the URL's host is among those that the configuration lists.
     /// Returns the secrets that are used with the receiver; that of OAuth 2 goes to the token endpoint.
     pub(super) fn secrets(&self) -> Vec<SecretRef> {
         let auth = self.auth.as_ref().map(|auth| auth.secret().clone());
@@ -201,6 +200,16 @@ impl WebhookConfig {
         !place.contains('{')
     }
 
+    /// Returns whether the host of the URL is the same for each notice.
+    pub(super) fn has_one_host(&self) -> bool {
+        let Some((scheme, rest)) = self.url.source().split_once("://") else { return false };
+        // A URL may have more slashes there than two, and its blanks are left out.
+        let rest = rest.trim_start_matches(|letter: char| matches!(letter, '/' | '\\') || letter.is_ascii_whitespace());
+        let host = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+        !scheme.contains('{') && !host.contains('{')
+    }
+
+    /// Returns whether the URL's host is among those that the configuration lists.
     pub(super) fn allows(&self, url: &reqwest::Url) -> bool {
         self.allow_hosts.is_empty() || self.allow_hosts.iter().any(|pattern| pattern.allows(url))
     }

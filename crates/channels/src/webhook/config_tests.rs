@@ -171,3 +171,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn host_of_a_template_is_known_from_that_of_a_path() {
+    let has_one_host = |url: &str| {
+        let config = json!({ "url": url, "allow_hosts": ["*.example.com"] });
+        serde_json::from_value::<WebhookConfig>(config).unwrap().has_one_host()
+    };
+    for one in [
+        "https://shop.example.com",
+        "https://shop.example.com/{{ param.path }}",
+        "https://shop.example.com?id={{ param.id }}",
+        "https:///shop.example.com/{{ param.path }}",
+    ] {
+        assert!(has_one_host(one), "{one}");
+    }
+    for many in [
+        "https://{{ param.host }}/",
+        "https://shop.example.com{{ param.rest }}/",
+        "https:///{{ param.host }}/",
+        "https://\t/{{ param.host }}/",
+        "https:\\\\{{ param.host }}/",
+        "https:/{{ param.host }}/a://b/",
+        "{{ param.url }}",
+        "{% if param.a %}https://a.example.com/{% else %}https://b.example.com/{% endif %}",
+    ] {
+        assert!(!has_one_host(many), "{many:?}");
+    }
+}

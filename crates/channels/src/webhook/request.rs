@@ -1,7 +1,6 @@
 //! The request of an attempt: URL, headers and body, from the configuration and the notice. It opens no connection.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -12,6 +11,7 @@ use serde_json::value::RawValue;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::Failure;
+use tokio::sync::OnceCell;
 
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
@@ -36,7 +36,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// A template that cannot be filled in, a URL or a header that is none, a body that is too long: of the class `invalid`, because the
     /// same parameter fails again. No error contains a value.
-    pub(super) fn new(
+    pub(super) async fn new(
         prepared: &'a Prepared,
         notice: &'a AnyNotice,
         secrets: &'a Secrets<'a>,
@@ -50,20 +50,17 @@ impl<'a> Request<'a> {
         };
         let url = match &prepared.url {
             Some(url) => url.clone(),
-            None => filled_url(prepared, &filling)?,
+            None => filled_url(prepared, &filling).await?,
         };
         let mut headers = HeaderMap::new();
-        let body = body(config, &filling, &mut headers)?;
-        if body.len() > config.max_request_bytes {
-            return Err(invalid(format!(
-                "the body has {} bytes, more than `max_request_bytes` of `handler_config` ({})",
-                body.len(),
-                config.max_request_bytes
-            )));
-        }
+        let body = body(config, &filling, &mut headers).await?;
+        check_length(body.len(), config)?;
+        let mut left = OUTPUT_LIMIT;
         for (name, template) in &config.headers {
             let name = name.as_str();
-            set(&mut headers, name, &filling.text(template, &format!("headers.{name}"))?)?;
+            let value = filling.text_within(left, template, &format!("headers.{name}")).await?;
+            left = left.saturating_sub(value.len());
+            set(&mut headers, name, &value)?;
         }
         set(&mut headers, "webhook-id", &notice.idempotency_key())?;
         if notice.is_test() {
@@ -81,15 +78,15 @@ struct Filling<'a> {
     notice: &'a AnyNotice,
     secrets: (&'a BTreeMap<String, SecretRef>, &'a Secrets<'a>),
     ack_token: Option<String>,
-    values: OnceCell<Values>,
+    values: OnceCell<Values<'a>>,
 }
 
-impl Filling<'_> {
-    fn text<'t, E: Escape>(&self, template: &'t Template<E>, field: &str) -> Result<Cow<'t, str>, Failure> {
-        self.text_within(OUTPUT_LIMIT, template, field)
+impl<'a> Filling<'a> {
+    async fn text<'t, E: Escape>(&self, template: &'t Template<E>, field: &str) -> Result<Cow<'t, str>, Failure> {
+        self.text_within(OUTPUT_LIMIT, template, field).await
     }
 
-    fn text_within<'t, E: Escape>(
+    async fn text_within<'t, E: Escape>(
         &self,
         limit: usize,
         template: &'t Template<E>,
@@ -98,15 +95,11 @@ impl Filling<'_> {
         if template.is_constant() {
             return Ok(template.source().into());
         }
-        template.render_within(limit, field, self.values()?).map(Cow::Owned)
+        template.render_within(limit, field, self.values().await?).await.map(Cow::Owned)
     }
 
-    fn values(&self) -> Result<&Values, Failure> {
-        if let Some(values) = self.values.get() {
-            return Ok(values);
-        }
-        let values = Values::new(self.notice, self.ack_token.clone(), self.secrets)?;
-        Ok(self.values.get_or_init(|| values))
+    async fn values(&self) -> Result<&Values<'a>, Failure> {
+        self.values.get_or_try_init(|| Values::new(self.notice, self.ack_token.clone(), self.secrets)).await
     }
 }
 
@@ -114,8 +107,17 @@ fn invalid(problem: String) -> Failure {
     Failure::retry(problem).class(ErrorClass::Invalid)
 }
 
-fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure> {
-    let text = filling.text(&prepared.config.url, "url")?;
+/// Checks the length of a body, or of a part of it.
+fn check_length(bytes: usize, config: &WebhookConfig) -> Result<(), Failure> {
+    if bytes <= config.max_request_bytes {
+        return Ok(());
+    }
+    let most = config.max_request_bytes;
+    Err(invalid(format!("the body has {bytes} bytes, more than `max_request_bytes` of `handler_config` ({most})")))
+}
+
+async fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure> {
+    let text = filling.text(&prepared.config.url, "url").await?;
     let failed =
         |problem: &str| invalid(format!("handler_config: the URL that the template `url` makes is refused: {problem}"));
     let url = endpoint(&text).map_err(|problem| failed(&problem))?;
@@ -124,8 +126,8 @@ fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure
     }
     if !filling.secrets.0.is_empty() {
         // Name servers learn the host before anything is sent.
-        let others = filling.values()?.with_other_secrets(filling.secrets.0);
-        let other = prepared.config.url.render("url", &others).ok().and_then(|text| endpoint(&text).ok());
+        let others = filling.values().await?.with_other_secrets(filling.secrets.0);
+        let other = prepared.config.url.render("url", &others).await.ok().and_then(|text| endpoint(&text).ok());
         if other.is_none_or(|other| other.host() != url.host()) {
             return Err(failed("its host depends on a secret"));
         }
@@ -148,7 +150,7 @@ fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Failure> 
     Ok(())
 }
 
-fn body<'a>(
+async fn body<'a>(
     config: &'a WebhookConfig,
     filling: &Filling<'a>,
     headers: &mut HeaderMap,
@@ -162,7 +164,7 @@ fn body<'a>(
         Body::None => return Ok(Cow::Borrowed("")),
         Body::Param => ("application/json", filling.notice.raw_param().into()),
         Body::Json(template) => {
-            let text = filling.text_within(limit, template, "body.json")?;
+            let text = filling.text_within(limit, template, "body.json").await?;
             serde_json::from_str::<&RawValue>(&text).map_err(|error| {
                 invalid(format!(
                     "handler_config: what the template `body.json` makes is no JSON: line {} column {}",
@@ -172,15 +174,20 @@ fn body<'a>(
             })?;
             ("application/json", text)
         }
-        Body::Text(template) => ("text/plain; charset=utf-8", filling.text_within(limit, template, "body.text")?),
+        Body::Text(template) => ("text/plain; charset=utf-8", filling.text_within(limit, template, "body.text").await?),
         Body::Form(fields) => {
-            let mut form = url::form_urlencoded::Serializer::new(String::new());
+            let (mut values, mut bytes) = (Vec::new(), 0);
             for (name, template) in fields {
-                form.append_pair(name, &filling.text_within(limit, template, &format!("body.form.{name}"))?);
+                let value = filling.text_within(limit, template, &format!("body.form.{name}")).await?;
+                bytes += value.len();
+                check_length(bytes, config)?;
+                values.push((name, value));
             }
+            let mut form = url::form_urlencoded::Serializer::new(String::new());
+            form.extend_pairs(values);
             ("application/x-www-form-urlencoded", form.finish().into())
         }
-        Body::CloudEvents(event) => cloud_event(event, filling, headers)?,
+        Body::CloudEvents(event) => cloud_event(event, filling, headers).await?,
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(text)
@@ -201,23 +208,35 @@ struct Event<'a> {
     data: &'a RawValue,
 }
 
-fn cloud_event<'a>(
+/// Returns an attribute of a CloudEvent: what the template makes, or the usual text.
+async fn attribute<'a>(
+    filling: &Filling<'_>,
+    field: &str,
+    template: Option<&'a Template>,
+    usual: &'a str,
+) -> Result<Cow<'a, str>, Failure> {
+    let path = format!("body.cloud_events.{field}");
+    let text = match template {
+        Some(template) => filling.text(template, &path).await?,
+        None => Cow::Borrowed(usual),
+    };
+    if text.is_empty() {
+        return Err(invalid(format!("handler_config: what the template `{path}` makes is empty")));
+    }
+    Ok(text)
+}
+
+async fn cloud_event<'a>(
     event: &'a CloudEvents,
     filling: &Filling<'a>,
     headers: &mut HeaderMap,
 ) -> Result<(&'static str, Cow<'a, str>), Failure> {
-    let text = |field: &str, template: Option<&'a Template>, usual: &'a str| {
-        let path = format!("body.cloud_events.{field}");
-        match template.map_or(Ok(Cow::Borrowed(usual)), |template| filling.text(template, &path))? {
-            empty if empty.is_empty() => {
-                Err(invalid(format!("handler_config: what the template `{path}` makes is empty")))
-            }
-            text => Ok(text),
-        }
+    let source = attribute(filling, "source", event.source.as_ref(), "solid-notify").await?;
+    let kind = attribute(filling, "type", event.kind.as_ref(), filling.notice.definition()).await?;
+    let subject = match &event.subject {
+        Some(subject) => Some(attribute(filling, "subject", Some(subject), "").await?),
+        None => None,
     };
-    let source = text("source", event.source.as_ref(), "solid-notify")?;
-    let kind = text("type", event.kind.as_ref(), filling.notice.definition())?;
-    let subject = event.subject.as_ref().map(|subject| text("subject", Some(subject), "")).transpose()?;
     let notice = filling.notice;
     let time = notice.created().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     if event.mode == CloudEventsMode::Binary {
