@@ -103,7 +103,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "claimed_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "answerable_if_free" | "ended" | "ended_if_free"
-        | "stored_where" => {
+        | "has_ended" | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
         "old_authorities" | "old_passing" => vec![list(&["500"])],
