@@ -205,7 +205,9 @@ mod tests {
         let blocking = Arc::new(Blocking::computing_on(Arc::new(Semaphore::new(1))));
         let (end, order, calls) = calls(&blocking, &["a", "a", "b"]).await;
         tokio::time::advance(TURN).await;
+        let began = std::time::Instant::now();
         while *order.lock() != ["a", "b"] {
+            assert!(began.elapsed() < Duration::from_secs(60), "it hangs");
             tokio::task::yield_now().await;
         }
         end.send(()).unwrap();

@@ -266,6 +266,9 @@ async fn idle_clients_keep_no_one_out(change: impl FnOnce(&mut Command) -> &mut 
     }
     add(&outbox, 0..5).await;
     receiver.wait_for_numbers(5).await;
+    // Without room for a client each further one would wait until the descriptors of others are free.
+    let log = std::fs::read_to_string(&serve.log).unwrap();
+    assert!(!log.contains("cannot accept a connection"), "{log}");
     drop(clients);
 }
 
