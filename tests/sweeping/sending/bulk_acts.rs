@@ -135,6 +135,29 @@ pub async fn bulk_act_changes_each_notice_once_beside_two_sweepers(b: &dyn Backe
     }
 }
 
+/// What was confirmed was of one definition. Its name may go to another one while the act waits for its turn.
+pub async fn bulk_act_keeps_to_its_definition_when_names_change(b: &dyn Backend) {
+    let ids = cancelled(b, 3).await;
+    b.outbox().define_if_missing(NotifyDef::new("other")).await.unwrap();
+    let other = b.add_new(NewNotice::new("other", 1).unwrap()).await.id();
+    alice(b).cancel(other, "not now").await.unwrap();
+    let started =
+        alice(b).start_purge_all(&Filter::cancelled().definition("sync"), "old", Rate::AT_ONCE).await.unwrap();
+    for (from, to) in [("sync", "former"), ("other", "sync")] {
+        let renamed = |mut row: NotifyDef| {
+            row.name = to.to_owned();
+            row
+        };
+        update(b, from, renamed).await;
+    }
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
+    let ended = started.wait().await.unwrap().unwrap();
+    assert_eq!((ended.status, ended.act.unwrap().done.changed), (Status::Succeeded, 3));
+    assert_eq!(audited(b, started.id(), "purge").await, ids);
+    assert_eq!(b.outbox().find(other).await.unwrap().unwrap().status, Status::Cancelled);
+    sweeper.shutdown().await;
+}
+
 pub async fn bulk_act_obeys_its_rate_and_continues_after_a_cancel(b: &dyn Backend) {
     let ids = cancelled(b, 5).await;
     let sweeper = b.outbox().sweeper().start().await.unwrap();

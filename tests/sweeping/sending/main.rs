@@ -195,6 +195,7 @@ macro_rules! sending_suite {
                 keys_of_inboxes_are_purged_by_housekeeping,
                 without_housekeeping_nothing_is_purged;
             bulk_acts: bulk_act_changes_each_notice_once_beside_two_sweepers,
+                bulk_act_keeps_to_its_definition_when_names_change,
                 bulk_act_obeys_its_rate_and_continues_after_a_cancel,
                 bulk_act_that_is_cancelled_while_it_runs_takes_no_further_step,
                 paused_bulk_act_changes_nothing_until_it_is_resumed,

@@ -46,6 +46,9 @@ pub struct BulkOrder {
     pub reason: Option<String>,
     /// The notices. Those that were added (a cancel) or had ended (the others) when the notice of the act was added.
     pub filter: Filter,
+    /// The id of the definition of the filter, as its name was when the act began. Another definition may have the name later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub def_id: Option<i64>,
     /// How many notices it changes per period. It works at most [`BulkAct::AHEAD`] ahead.
     pub rate: Rate,
 }
@@ -141,7 +144,7 @@ impl BulkAct {
             filter.until = Some(filter.until.map_or(claim.created, |until| until.min(claim.created)));
         }
         let operator = outbox.operator(&self.who);
-        let mut parts = operator.parts(&filter).await?;
+        let mut parts = operator.parts(&filter, order.def_id).await?;
         if let Some(cursor) = &self.done.cursor {
             let place = |def_id: i64, status: Status| {
                 (def_id, order.filter.statuses.iter().position(|one| *one == status).unwrap_or_default())
@@ -260,7 +263,7 @@ mod tests {
         let filter =
             Filter::dead_letters().definition("sync").class("busy").ids([7]).text("a").from(DateTime::UNIX_EPOCH);
         let rate: Rate = "100/1m".parse().unwrap();
-        let order = BulkOrder { verb: ActVerb::Retry, reason: None, filter, rate };
+        let order = BulkOrder { verb: ActVerb::Retry, reason: None, filter, def_id: Some(1), rate };
         let after = Some(Position::new("2026-11-21 10:42:07.123456", 7));
         let cursor = Some(Cursor { def_id: 1, status: Status::DeadLetter, after });
         let done = BulkDone { changed: 3, cursor, ..BulkDone::default() };

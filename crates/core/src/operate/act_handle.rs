@@ -88,8 +88,9 @@ impl Operator {
 
     async fn start(&self, verb: ActVerb, reason: Option<String>, filter: &Filter, rate: Rate) -> Result<BulkHandle> {
         verb.check(filter)?;
-        self.parts(filter).await?;
-        let authority = BulkOrder { verb, reason, filter: filter.clone(), rate }.authority(&self.who)?;
+        let parts = self.parts(filter, None).await?;
+        let def_id = filter.definition.as_ref().and_then(|_| parts.front()).map(|part| part.slice.def_id);
+        let authority = BulkOrder { verb, reason, filter: filter.clone(), def_id, rate }.authority(&self.who)?;
         let def_id = self.bulk_definition().await?;
         let id = self.stores().operate.add(def_id, &written(&BulkDone::default())?, &authority).await?;
         self.outbox.wake();

@@ -111,7 +111,7 @@ impl Operator {
         let detail = format!("{filter}, at a rate of {rate}");
         let mut done = Bulk::default();
         let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
-        self.in_steps(self.parts(&filter).await?, &BulkVerb::Retry, &detail, &mut done, due).await?;
+        self.in_steps(self.parts(&filter, None).await?, &BulkVerb::Retry, &detail, &mut done, due).await?;
         Ok(done)
     }
 
@@ -142,7 +142,7 @@ impl Operator {
         let mut done = Bulk::default();
         let verb = BulkVerb::Purge { reason: cut(reason) };
         let due = |_: u64, _: &Listed| Some(started);
-        self.in_steps(self.parts(&filter).await?, &verb, &filter.to_string(), &mut done, due).await?;
+        self.in_steps(self.parts(&filter, None).await?, &verb, &filter.to_string(), &mut done, due).await?;
         done.last_due = None;
         Ok(done)
     }
@@ -161,14 +161,20 @@ impl Operator {
         let verb = BulkVerb::Cancel { reason: cut(reason) };
         // Producers may add notices faster than this call cancels them.
         let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
-        self.in_steps(self.parts(filter).await?, &verb, &filter.to_string(), &mut done, known).await?;
+        self.in_steps(self.parts(filter, None).await?, &verb, &filter.to_string(), &mut done, known).await?;
         done.last_due = None;
         Ok(done)
     }
 
-    /// Returns the queue slices that a filter selects, in the order in which steps go through them.
-    pub(super) async fn parts(&self, filter: &Filter) -> Result<VecDeque<Part>> {
-        Ok(parts_of(&self.changeable(filter).await?, filter, false).into())
+    /// Returns the queue slices that a filter selects, in the order in which steps go through them: those of its definition, or of the one with
+    /// this id, whatever its name is now.
+    pub(super) async fn parts(&self, filter: &Filter, def_id: Option<i64>) -> Result<VecDeque<Part>> {
+        let Some(id) = def_id else { return Ok(parts_of(&self.changeable(filter).await?, filter, false).into()) };
+        let mut of_any_name = filter.clone();
+        of_any_name.definition = None;
+        let mut definitions = self.changeable(&of_any_name).await?;
+        definitions.retain(|definition| definition.id == id);
+        Ok(parts_of(&definitions, filter, false).into())
     }
 
     /// Returns the definitions that a filter selects whose notices bulk verbs change: not that of bulk acts, by id.
