@@ -168,7 +168,7 @@ impl Webhook {
             (Some(kept), Some(files)) => kept.get((&self.network, keep), files, secrets),
             _ => self.clients.get(keep, || {
                 let client = self.network.builder(keep).build();
-                client.map_err(|error| Failure::retry(ChannelError::setup_failed("the HTTP client of webhooks", error)))
+                client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error).to_string())
             }),
         }
     }

@@ -99,6 +99,9 @@ async fn failures_of_the_token_endpoint_have_their_class() {
         assert!(got == class && message.contains(problem) && !message.contains("hunter2"), "{got} {message}");
     }
     assert_eq!(receiver.got.count(), 0);
+    // None of them was kept.
+    tokens.now([granted("good", 3600)]);
+    assert_eq!(sender.send(config, &json!(1)).await.status, Status::Succeeded);
     sender.close().await;
 }
 

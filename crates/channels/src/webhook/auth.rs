@@ -163,6 +163,9 @@ pub(super) struct Tokens<'a> {
 /// The longest response of a token endpoint, in bytes.
 const LONGEST_RESPONSE: usize = 64 * 1024;
 
+/// How long a token is valid whose response does not say it.
+const KEPT_BY_DEFAULT: Duration = Duration::from_secs(3600);
+
 /// A response of a token endpoint (RFC 6749, 5.1).
 #[derive(Deserialize)]
 struct Granted {
@@ -223,11 +226,13 @@ impl OAuth2 {
         if granted.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             return Err(failed("granted a token of another type than `Bearer`"));
         }
-        if granted.access_token.is_empty() {
-            return Err(failed("granted an empty token"));
+        // One that is kept and that no header can have would fail each attempt of each definition of the client.
+        if granted.access_token.is_empty() || !granted.access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(failed("granted a token that is empty or has a character that no header may have"));
         }
         let seconds = granted.expires_in.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
-        let until = seconds.and_then(|seconds| Instant::now().checked_add(kept_for(Duration::from_secs(seconds))));
+        let valid = seconds.map_or(KEPT_BY_DEFAULT, Duration::from_secs);
+        let until = Instant::now().checked_add(kept_for(valid));
         Ok(Token { text: granted.access_token.into(), until })
     }
 

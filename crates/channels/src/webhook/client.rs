@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reqwest::{Client, ClientBuilder};
@@ -66,7 +67,14 @@ impl TlsFiles {
 
 /// Clients that differ only in how many connections they keep. Each is made when it is needed first, because most programs need one.
 #[derive(Default)]
-pub(super) struct Clients([OnceLock<Client>; 3]);
+pub(super) struct Clients {
+    by_keep: [OnceLock<Client>; 3],
+    /// Why none could be made, and when. Reading the same certificates again in each attempt would cost as much as a success.
+    problem: Mutex<Option<(Instant, String)>>,
+}
+
+/// How long a problem is kept: it may have been one of the process.
+const PROBLEM_KEPT: Duration = Duration::from_secs(30);
 
 impl Clients {
     /// Begins with the client that keeps many connections.
@@ -77,7 +85,7 @@ impl Clients {
     }
 
     fn of(&self, keep: Keep) -> &OnceLock<Client> {
-        let [many, few, none] = &self.0;
+        let [many, few, none] = &self.by_keep;
         match keep {
             Keep::Many => many,
             Keep::Few => few,
@@ -88,11 +96,21 @@ impl Clients {
     /// Returns one of them, which `make` makes unless it is there.
     ///
     /// # Errors
-    /// Those of `make`.
-    pub(super) fn get(&self, keep: Keep, make: impl FnOnce() -> Result<Client, Failure>) -> Result<Client, Failure> {
-        match self.of(keep).get() {
-            Some(client) => Ok(client.clone()),
-            None => make().map(|client| self.of(keep).get_or_init(|| client).clone()),
+    /// That of `make`, or of a call of it shortly before.
+    pub(super) fn get(&self, keep: Keep, make: impl FnOnce() -> Result<Client, String>) -> Result<Client, Failure> {
+        if let Some(client) = self.of(keep).get() {
+            return Ok(client.clone());
+        }
+        let mut problem = self.problem.lock();
+        if let Some((_, problem)) = problem.as_ref().filter(|(since, _)| since.elapsed() < PROBLEM_KEPT) {
+            return Err(Failure::retry(problem.clone()));
+        }
+        match make() {
+            Ok(client) => Ok(self.of(keep).get_or_init(|| client).clone()),
+            Err(made) => {
+                *problem = Some((Instant::now(), made.clone()));
+                Err(Failure::retry(made))
+            }
         }
     }
 }
@@ -133,12 +151,8 @@ impl TlsClient {
         };
         clients.get(keep, || {
             let builder = with_certificates(network.builder(keep), &identity, authorities)?;
-            builder.build().map_err(|error| {
-                Failure::retry(format!(
-                    "handler_config: tls: these certificates cannot be used: {}",
-                    error.without_url()
-                ))
-            })
+            let unusable = "handler_config: tls: these certificates cannot be used";
+            builder.build().map_err(|error| format!("{unusable}: {}", error.without_url()))
         })
     }
 }
@@ -149,10 +163,10 @@ fn with_certificates(
     mut builder: ClientBuilder,
     identity: &[u8],
     authorities: Option<&[u8]>,
-) -> Result<ClientBuilder, Failure> {
+) -> Result<ClientBuilder, String> {
     if !identity.is_empty() {
         let identity = reqwest::Identity::from_pem(identity).map_err(|_| {
-            Failure::retry("handler_config: tls: `certificate` and `key` are no certificate and private key in PEM")
+            "handler_config: tls: `certificate` and `key` are no certificate and private key in PEM".to_owned()
         })?;
         builder = builder.identity(identity);
     }
@@ -160,7 +174,7 @@ fn with_certificates(
         let certificates = reqwest::Certificate::from_pem_bundle(authorities)
             .ok()
             .filter(|certificates| !certificates.is_empty())
-            .ok_or_else(|| Failure::retry("handler_config: tls.ca_file: it has no certificate in PEM"))?;
+            .ok_or("handler_config: tls.ca_file: it has no certificate in PEM")?;
         builder = builder.tls_certs_merge(certificates);
     }
     Ok(builder)
@@ -168,6 +182,6 @@ fn with_certificates(
 
 /// Refuses certificates, as [`TlsFiles::check`] has done before.
 #[cfg(not(feature = "tls"))]
-fn with_certificates(_: ClientBuilder, _: &[u8], _: Option<&[u8]>) -> Result<ClientBuilder, Failure> {
-    Err(Failure::retry(format!("handler_config: tls: {WITHOUT_TLS}")))
+fn with_certificates(_: ClientBuilder, _: &[u8], _: Option<&[u8]>) -> Result<ClientBuilder, String> {
+    Err(format!("handler_config: tls: {WITHOUT_TLS}"))
 }

@@ -46,10 +46,10 @@ pub struct WebhookConfig {
     #[serde(default = "usual_timeout")]
     #[schemars(default = "usual_timeout_text")]
     pub(super) timeout: Span,
-    /// The longest body of a request, in bytes.
+    /// The longest body of a request, in bytes; at most 16 MiB.
     #[serde(default = "usual_request")]
     pub(super) max_request_bytes: usize,
-    /// How much of a response is read, in bytes.
+    /// How much of a response is read, in bytes; at most 1 MiB.
     #[serde(default = "usual_response")]
     pub(super) max_response_bytes: usize,
     /// Which statuses are a success.
@@ -65,6 +65,12 @@ fn usual_timeout() -> Span {
 fn usual_timeout_text() -> &'static str {
     "20s"
 }
+
+/// The largest `max_request_bytes`, `max_response_bytes` and number of `signing_keys`: each attempt under way has the memory, and signs its body with
+/// each key.
+const MOST_REQUEST: usize = 16 * 1024 * 1024;
+const MOST_RESPONSE: usize = 1024 * 1024;
+const MOST_KEYS: usize = 10;
 
 fn usual_request() -> usize {
     1024 * 1024
@@ -176,6 +182,18 @@ impl WebhookConfig {
             if name == "authorization" && self.auth.is_some() {
                 return Err("headers.authorization: `auth` sets it, too; keep one of them".to_owned());
             }
+        }
+        for (field, value, most) in [
+            ("max_request_bytes", self.max_request_bytes, MOST_REQUEST),
+            ("max_response_bytes", self.max_response_bytes, MOST_RESPONSE),
+        ] {
+            if value > most {
+                return Err(format!("{field}: expected at most {most}, but it is {value}"));
+            }
+        }
+        if self.signing_keys.len() > MOST_KEYS {
+            let problem = format!("expected at most {MOST_KEYS} keys, but there are {}", self.signing_keys.len());
+            return Err(format!("signing_keys: {problem}"));
         }
         if self.success.is_empty() {
             return Err("success: it is empty, so no attempt could succeed; leave it out for \"2xx\"".to_owned());

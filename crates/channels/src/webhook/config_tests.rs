@@ -73,6 +73,12 @@ fn mistake_names_its_field_and_what_would_be_right() {
         (&format!(r#"{{{url},"tls":{{"certificate":"env:A"}}}}"#), "tls: `certificate` needs its `key`"),
         (&format!(r#"{{{url},"tls":{{"ca_file":"ca.pem"}}}}"#), "tls.ca_file: expected an absolute path"),
         (&format!(r#"{{{url},"max_request_bytes":-1}}"#), "max_request_bytes: invalid value"),
+        (&format!(r#"{{{url},"max_request_bytes":16777217}}"#), "max_request_bytes: expected at most 16777216"),
+        (&format!(r#"{{{url},"max_response_bytes":1048577}}"#), "max_response_bytes: expected at most 1048576"),
+        (
+            &format!(r#"{{{url},"signing_keys":[{}]}}"#, [r#""env:NOTIFY_SECRET_A""#; 11].join(",")),
+            "signing_keys: expected at most 10 keys, but there are 11",
+        ),
     ] {
         let error = prepared(config).err().unwrap();
         assert!(error.contains(expected) && !error.contains("hunter2"), "{config}: {error}");
