@@ -133,6 +133,9 @@ pub(crate) fn marked(text: String, notice: &AnyNotice) -> String {
     if notice.is_test() { format!("[test] {text}") } else { text }
 }
 
+/// How many secrets a row may name. They are read for each attempt, and each text of its receiver is searched for them.
+const MOST_SECRETS: usize = 100;
+
 /// A [`Channel`] as a [`Handler`].
 struct ReadyChannel<C: Channel> {
     channel: C,
@@ -183,7 +186,12 @@ impl<C: Channel> ReadyChannel<C> {
 
     fn prepare(&self, handler_config: Option<&str>) -> Result<Arc<C::Prepared>, String> {
         let config = template::reading(|| read_config::<C::Config>(handler_config))?;
-        self.channel.prepare(config).map(Arc::new)
+        let prepared = self.channel.prepare(config)?;
+        let secrets = C::secrets(&prepared).len();
+        if secrets > MOST_SECRETS {
+            return Err(format!("it names {secrets} secrets; at most {MOST_SECRETS} are read for an attempt"));
+        }
+        Ok(Arc::new(prepared))
     }
 
     /// Returns what the channel prepared for the definition of this notice.
@@ -255,7 +263,7 @@ mod tests {
         }
 
         fn secrets(config: &Config) -> Vec<SecretRef> {
-            vec![config.key.parse().unwrap()]
+            config.key.split(',').map(|key| key.parse().unwrap()).collect()
         }
 
         async fn send(&self, _config: &Config, _notice: &AnyNotice) -> HandlerResult {
@@ -287,5 +295,15 @@ mod tests {
         assert_eq!(ready.channel.0.load(Ordering::SeqCst), 1);
         ready.check(Some(first)).unwrap();
         assert_eq!(ready.secrets(Some(second))[0].to_string(), "env:NOTIFY_SECRET_B", "of another definition");
+    }
+
+    #[test]
+    fn row_names_at_most_a_hundred_secrets() {
+        let check = |secrets: usize| {
+            let config = format!(r#"{{"key":"{}"}}"#, vec!["env:NOTIFY_SECRET_A"; secrets].join(","));
+            ReadyChannel::new(Counting::default()).check(Some(&config))
+        };
+        assert_eq!(check(100), Ok(()));
+        assert_eq!(check(101).unwrap_err(), "it names 101 secrets; at most 100 are read for an attempt");
     }
 }

@@ -10,6 +10,9 @@ use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 use solid_notify_sweeper::{Failure, HandlerResult};
 
+/// The length from which the text of several errors has no more of them, in bytes.
+const LONGEST_TEXT: usize = 16 * 1024;
+
 /// Why a channel did not deliver to a recipient, or cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -188,10 +191,15 @@ fn each<'a>(first: &'a ChannelError, others: &'a [ChannelError]) -> impl Iterato
     std::iter::once(first).chain(others)
 }
 
-/// Returns the texts of all errors with their causes, because the chain contains the causes of the first one only.
+/// Returns the texts of all errors with their causes, because the chain contains the causes of the first one only. A notice does not keep as much,
+/// and each may have a long text of a server, so beyond a limit the others are only counted.
 fn several(first: &ChannelError, others: &[ChannelError]) -> String {
     let mut text = String::new();
-    for error in each(first, others) {
+    for (at, error) in each(first, others).enumerate() {
+        if text.len() > LONGEST_TEXT {
+            let _ = write!(text, "; and {} more", others.len() + 1 - at);
+            break;
+        }
         let _ = write!(text, "{}{error}", if text.is_empty() { "" } else { "; " });
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
@@ -224,6 +232,13 @@ mod tests {
             delay: Duration::from_secs(seconds),
             reason: "slower".to_owned(),
         }
+    }
+
+    #[test]
+    fn text_of_many_errors_is_bounded() {
+        let refused = || ChannelError::AddressRefused { address: "a@x".to_owned(), source: "x".repeat(60_000).into() };
+        let text = ChannelError::all((0..100).map(|_| refused()).collect()).unwrap().to_string();
+        assert!(text.len() < 61_000 && text.ends_with("x; and 99 more"), "{}", text.len());
     }
 
     fn no_address() -> ChannelError {

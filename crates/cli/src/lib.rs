@@ -12,6 +12,7 @@ mod contexts;
 mod demo;
 mod exit;
 mod global;
+mod log_filter;
 mod log_queue;
 mod output;
 mod program;

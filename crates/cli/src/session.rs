@@ -11,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::contexts::{Chosen, chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::global::{Global, variable};
+use crate::log_filter::without_texts_of_servers;
 use crate::log_queue::LogQueue;
 use crate::output::Output;
 use crate::sending::Sending;
@@ -109,7 +110,7 @@ fn log() -> Outcome<LogQueue> {
     });
     let queue = LogQueue::start(std::io::stderr()).map_err(|error| Failure::cannot("start the log", error))?;
     let lines = tracing_subscriber::fmt::layer().with_writer(queue.clone());
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    tracing_subscriber::registry().with(without_texts_of_servers(filter)).with(lines).init();
     Ok(queue)
 }
 

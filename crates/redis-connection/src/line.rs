@@ -104,7 +104,11 @@ impl Line {
                     (current.link, current.number) = (link, number + 1);
                     tracing::info!("replaced a connection to Redis that had become useless");
                 }
-                Err(error) => tracing::warn!(%error, "cannot replace a connection to Redis that has become useless"),
+                Err(error) => {
+                    // Without the server's text, which may repeat a password.
+                    let kind = error.kind();
+                    tracing::warn!(?kind, "cannot replace a connection to Redis that has become useless");
+                }
             }
             drop(permit);
         });

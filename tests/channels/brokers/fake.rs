@@ -22,6 +22,11 @@ impl Answer {
         Self { bytes: bytes.into(), ..Self::default() }
     }
 
+    /// Answers with these bytes and closes the connection.
+    pub fn last(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { closes: true, ..Self::once(bytes) }
+    }
+
     /// Closes the connection.
     pub fn closing() -> Self {
         Self { closes: true, ..Self::default() }

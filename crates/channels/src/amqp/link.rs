@@ -73,12 +73,13 @@ impl Link {
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
+                    // Without the broker's texts, which may repeat a value or a secret.
                     Event::Error(error) if is_refusal(&error) => {
-                        tracing::warn!(%error, "the broker has closed a connection because of a message");
+                        tracing::warn!("the broker has closed a connection because of a message");
                         refused.store(true, Ordering::Relaxed);
                     }
                     Event::ConnectionBlocked(reason) => {
-                        tracing::warn!(reason, "the broker has blocked a connection: it takes no messages");
+                        tracing::warn!("the broker has blocked a connection: it takes no messages");
                         block.send_replace(Some(reason));
                     }
                     Event::ConnectionUnblocked => {

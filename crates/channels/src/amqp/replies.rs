@@ -13,7 +13,7 @@ use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, B
 use lapin::types::FieldTable;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
-use solid_notify_core::secret::Destination;
+use solid_notify_core::secret::{Destination, Hidden, SecretString};
 use solid_notify_core::{AnyOutbox, NotifyDef};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -156,6 +156,17 @@ impl Consumer {
         let secrets =
             self.outbox.engine().secrets(&self.definition, vec![self.url.clone()], Destination::Later).await?;
         let url = secrets.first().ok_or("no URL was read")?;
+        // A broker's text may repeat the password.
+        let consumed = self.consume_from(url, broker, wait).await;
+        consumed.map_err(|error| Hidden::of([url]).clean(&error.to_string()).into())
+    }
+
+    async fn consume_from(
+        &self,
+        url: &SecretString,
+        broker: &Current<Broker>,
+        wait: &mut Duration,
+    ) -> Result<Ended, BoxError> {
         let broker = Broker::of(&self.clients, broker, &self.networks, &self.url, url);
         let broker = broker.map_err(|failure| failure.error().to_string())?;
         let rules = self.outbox.engine().secret_rules();

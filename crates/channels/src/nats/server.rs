@@ -174,7 +174,8 @@ async fn connect(server: &ServerAddr, addresses: &[SocketAddr], options: Connect
                 Event::ServerError(ServerError::Other(error))
                     if !error.to_lowercase().contains("permissions violation") =>
                 {
-                    tracing::warn!(error, "NATS refuses what it got");
+                    // Without its text, which may repeat a value or a secret.
+                    tracing::warn!("NATS refuses what it got");
                     is_refused.store(true, Ordering::Relaxed);
                 }
                 Event::Disconnected => {

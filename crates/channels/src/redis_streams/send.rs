@@ -107,7 +107,8 @@ pub(super) async fn append(link: Link, entry: Vec<String>, notice: &AnyNotice) -
         Err(error) => return Published::Ended(Err(error.into())),
     };
     if is_refusal(&error) {
-        tracing::warn!(%error, "Redis has closed a connection because of an entry");
+        // Without its text, which may repeat a value or a secret.
+        tracing::warn!("Redis has closed a connection because of an entry");
         refused.send_replace(true);
         return Published::Refused;
     }

@@ -5,11 +5,8 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use solid_notify_core::Response;
 use solid_notify_core::error::BoxError;
-use solid_notify_core::secret::Hidden;
+use solid_notify_core::secret::{Hidden, SEARCHED};
 use solid_notify_sweeper::{Failure, HandlerResult, HttpStatus};
-
-/// The beginning of a body from which the kept part is made, in bytes: more than what is kept, also where secrets in it become short.
-const EXCERPT: usize = 16 * 1024;
 
 /// Reads the body to its end or to `limit` bytes, and returns what it has read. A receiver that sends more is cut off, which says nothing
 /// of its success: that is in the status.
@@ -46,8 +43,8 @@ pub(super) fn kept(status: u16, body: &[u8], limit: usize, hidden: &Hidden) -> R
     if body.is_empty() {
         return response;
     }
-    let beginning = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
-    let is_cut = body.len() > EXCERPT || body.len() == limit;
+    let beginning = String::from_utf8_lossy(&body[..body.len().min(SEARCHED)]);
+    let is_cut = body.len() > SEARCHED || body.len() == limit;
     response.body(if is_cut { hidden.clean_beginning(&beginning) } else { hidden.clean(&beginning) })
 }
 
@@ -108,7 +105,7 @@ mod tests {
         assert_eq!(text("no t0ken-of-mine here"), "no … here");
         assert_eq!(text(""), "");
         for padding in 0..20 {
-            let body = "t0ken-of-mine".repeat(EXCERPT / 13 - 2)
+            let body = "t0ken-of-mine".repeat(SEARCHED / 13 - 2)
                 + &" ".repeat(padding)
                 + "t0ken-of-mine and more"
                 + &"x".repeat(5000);

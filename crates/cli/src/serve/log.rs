@@ -10,6 +10,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 use super::config;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::log_filter::without_texts_of_servers;
 use crate::log_queue::LogQueue;
 
 /// The log that was started.
@@ -21,7 +22,7 @@ pub(super) struct Log {
 /// Starts the log.
 pub(super) fn start(log: &config::Log) -> Outcome<Log> {
     let queue = LogQueue::start(std::io::stderr()).map_err(|error| Failure::cannot("start the log", error))?;
-    let (filter, handle) = reload::Layer::new(log.filter.clone());
+    let (filter, handle) = reload::Layer::new(without_texts_of_servers(log.filter.clone()));
     // Threads have the name of their database. An internal error would be printed on the same stream, and a failure of that would panic.
     let lines = fmt::layer().with_writer(queue.clone()).with_thread_names(true).log_internal_errors(false);
     let lines = if log.json { lines.json().boxed() } else { lines.with_ansi(false).boxed() };
@@ -46,7 +47,7 @@ impl Log {
 
     /// Changes what is logged.
     pub(super) fn filter_by(&self, filter: &Targets) {
-        if let Err(error) = self.filter.reload(filter.clone()) {
+        if let Err(error) = self.filter.reload(without_texts_of_servers(filter.clone())) {
             tracing::error!("cannot change what is logged: {error}");
         }
     }

@@ -5,13 +5,15 @@
 
 mod file;
 mod hidden;
+mod patterns;
 mod reference;
 mod rules;
+mod spelling;
 
 #[doc(hidden)]
 pub use file::{read_below, read_regular};
 #[doc(hidden)]
-pub use hidden::Hidden;
+pub use hidden::{Hidden, SEARCHED};
 pub use reference::{SecretError, SecretRef};
 pub use rules::{Destination, SecretRule, SecretRules, WrongSecretPattern};
 pub use secrecy::{ExposeSecret, SecretString};
