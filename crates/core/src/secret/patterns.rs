@@ -246,6 +246,7 @@ mod tests {
             assert!(large.bytes < MOST + 100, "{}", large.bytes);
             assert!(large.search().is_none());
         }
+        assert!(patterns(&["x".repeat(64_000)]).texts.is_empty(), "nothing is made of it");
         let longest = patterns(&["x".repeat(9000)]).texts.iter().map(Vec::len).max();
         assert!(longest < Some(100), "{longest:?}");
     }

@@ -221,9 +221,20 @@ mod tests {
         ] {
             assert_eq!(deepest(text), read, "{text}");
         }
-        for text in
-            ["%4", "%4g", r"\u004", r"\q", r"\ud83d", "&#;", "&#xq;", "&#99999999999;", "&no;", "&", "100 % & \\"]
-        {
+        for text in [
+            "%4",
+            "%4g",
+            r"\u004",
+            r"\q",
+            r"\ud83d",
+            "&#;",
+            "&#xq;",
+            "&#99999999999;",
+            "&#00000000000065;",
+            "&no;",
+            "&",
+            "100 % & \\",
+        ] {
             assert_eq!(deepest(text), text);
         }
     }
