@@ -1866,12 +1866,24 @@ UPDATE notify_node SET
   clock_offset_ms = $5,
   refused = $6,
   stopped = $7,
-  problems = $8
+  problems = $8,
+  param_keys = $9
 WHERE id = $2;
 
 -- first_beat
 INSERT INTO
-  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
+  notify_node (
+    id,
+    handlers,
+    version,
+    clock_offset_ms,
+    refused,
+    stopped,
+    problems,
+    param_keys,
+    start_time,
+    last_seen
+  )
 VALUES (
   $2,
   $3,
@@ -1880,6 +1892,7 @@ VALUES (
   $6,
   $7,
   $8,
+  $9,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1923,6 +1936,7 @@ SELECT
   clock_offset_ms,
   refused,
   problems,
+  param_keys,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', start_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
 FROM notify_node

@@ -2507,12 +2507,24 @@ UPDATE notify_node SET
   clock_offset_ms = $5,
   refused = $6,
   stopped = $7,
-  problems = $8
+  problems = $8,
+  param_keys = $9
 WHERE id = $2;
 
 -- first_beat
 INSERT INTO
-  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
+  notify_node (
+    id,
+    handlers,
+    version,
+    clock_offset_ms,
+    refused,
+    stopped,
+    problems,
+    param_keys,
+    start_time,
+    last_seen
+  )
 VALUES (
   $2,
   $3,
@@ -2521,6 +2533,7 @@ VALUES (
   $6,
   $7,
   $8,
+  $9,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2556,6 +2569,7 @@ SELECT
   clock_offset_ms,
   refused,
   problems,
+  param_keys,
   CASE
     WHEN isfinite(start_time) THEN (date_part('epoch', start_time) * 1000)::bigint
     WHEN start_time < 'epoch'::timestamptz THEN 0

@@ -1865,12 +1865,24 @@ UPDATE notify_node SET
   clock_offset_ms = $5,
   refused = $6,
   stopped = $7,
-  problems = $8
+  problems = $8,
+  param_keys = $9
 WHERE id = $2;
 
 -- first_beat
 INSERT INTO
-  notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
+  notify_node (
+    id,
+    handlers,
+    version,
+    clock_offset_ms,
+    refused,
+    stopped,
+    problems,
+    param_keys,
+    start_time,
+    last_seen
+  )
 VALUES (
   $2,
   $3,
@@ -1879,6 +1891,7 @@ VALUES (
   $6,
   $7,
   $8,
+  $9,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1922,6 +1935,7 @@ SELECT
   clock_offset_ms,
   refused,
   problems,
+  param_keys,
   CAST(round(unixepoch(start_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
 FROM notify_node

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use solid_notify::channels::{AllowedNetworks, Amqp, ChannelExt, Chat, Mail, Nats, RedisStreams, Webhook};
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{NotifyDef, OutboxExt, Status, add_notice};
-use test_support::sending::{Calls, allow_secrets, eventually};
+use test_support::sending::{Calls, allow_secrets, eventually, refusal_of};
 use tokio::net::TcpListener;
 
 use crate::configured::{SecretFile, own_machine};
@@ -88,12 +88,7 @@ impl Site {
             return (last.class.clone(), last.message.replace(host, "HOST"));
         }
         assert_eq!((notice.status, notice.failures), (Status::NotSent, 0), "{name}");
-        let refused = async || {
-            let states = self.outbox.definitions().await.unwrap();
-            states.into_iter().find(|state| state.row.name == name).unwrap().refused_by
-        };
-        eventually("the node reports it", async || !refused().await.is_empty()).await;
-        ("waits".to_owned(), refused().await.remove(0).problem.replace(host, "HOST"))
+        ("waits".to_owned(), refusal_of(&self.outbox, &name).await.replace(host, "HOST"))
     }
 }
 

@@ -10,7 +10,7 @@ use solid_notify::definition::{SecretRule, SecretRules};
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notice};
 use tempfile::TempDir;
-use test_support::sending::eventually;
+use test_support::sending::{eventually, refusal_of};
 
 use crate::configured::own_machine;
 use crate::receiver::Receiver;
@@ -33,16 +33,6 @@ impl Channels {
 
     async fn define(&self, name: &str, channel: &str, config: &Value) {
         define(&self.outbox, name, channel, config).await;
-    }
-
-    /// Waits until the node reports a problem of a definition, and returns it.
-    async fn problem(&self, name: &str) -> String {
-        let refused = async || {
-            let states = self.outbox.definitions().await.unwrap();
-            states.into_iter().find(|state| state.row.name == name).unwrap().refused_by
-        };
-        eventually("the node reports it", async || !refused().await.is_empty()).await;
-        refused().await.remove(0).problem
     }
 
     /// Adds a notice of a definition, and returns it after its attempt.
@@ -137,17 +127,10 @@ async fn definition_waits_for_a_secret_that_is_not_allowed_and_says_how() {
     }
     let healthy = add(&outbox, "healthy").await;
     eventually("the healthy one is sent", async || status(healthy).await == Status::Succeeded).await;
-    let refused = async || {
-        let states = outbox.definitions().await.unwrap();
-        states.iter().filter(|state| !state.refused_by.is_empty()).count() == fields.len()
-    };
-    eventually("the node reports all of them", refused).await;
-    for state in outbox.definitions().await.unwrap() {
-        for refusal in &state.refused_by {
-            let reference = if state.row.name == "webhook.ca_file" { "file:/etc/hostname" } else { VARIABLE };
-            let (name, problem) = (&state.row.name, &refusal.problem);
-            assert!(problem.contains(reference) && problem.contains("[secrets.NAME]"), "{name}: {problem}");
-        }
+    for (_, name) in &waiting {
+        let problem = refusal_of(&outbox, name).await;
+        let reference = if name == "webhook.ca_file" { "file:/etc/hostname" } else { VARIABLE };
+        assert!(problem.contains(reference) && problem.contains("[secrets.NAME]"), "{name}: {problem}");
     }
     for (id, name) in &waiting {
         let notice = outbox.find(*id).await.unwrap().unwrap();
@@ -157,6 +140,25 @@ async fn definition_waits_for_a_secret_that_is_not_allowed_and_says_how() {
     outbox.use_secret_rules(SecretRules::default().allow(rule(VARIABLE)).allow(rule("file:/etc/")));
     for (id, name) in &waiting {
         eventually(&format!("{name} is tried"), async || status(*id).await != Status::NotSent).await;
+    }
+    sweeper.shutdown().await;
+}
+
+/// An outbox whose program says nothing of secrets. The variable is set nowhere, so the attempt is made, and fails.
+#[tokio::test]
+async fn row_may_use_by_default_what_the_book_names() {
+    let outbox = MemoryOutbox::new();
+    let sweeper = every_channel(&outbox).start().await.unwrap();
+    let status = async |id| outbox.find(id).await.unwrap().unwrap().status;
+    let with = |secret: &str| json!({ "url": "https://127.0.0.1:1/", "auth": { "bearer": secret } });
+    define(&outbox, "own", "webhook", &with("env:NOTIFY_SECRET_OF_NO_TEST")).await;
+    let folder = std::env::var("CREDENTIALS_DIRECTORY").unwrap_or_else(|_| "/run/secrets/solid-notify".to_owned());
+    define(&outbox, "file", "webhook", &with(&format!("file:{folder}/of-no-test"))).await;
+    for (name, missing) in [("own", "environment variable not found"), ("file", "No such file")] {
+        let id = add(&outbox, name).await;
+        eventually("it is tried", async || status(id).await == Status::Failed).await;
+        let tried = outbox.find(id).await.unwrap().unwrap();
+        assert!(tried.errors[0].message.contains(missing), "{name}: {:?}", tried.errors);
     }
     sweeper.shutdown().await;
 }
@@ -199,7 +201,7 @@ async fn secret_is_sent_to_the_hosts_alone_that_its_rule_names() {
             let notice = channels.attempt(&name).await;
             assert_eq!(notice.status == Status::NotSent, !is_right, "{name} to {host}: {notice:?}");
             if !is_right {
-                let problem = channels.problem(&name).await;
+                let problem = refusal_of(&channels.outbox, &name).await;
                 let says_how = problem.contains("not for \"127.0.0.1\"; to allow it, add the host");
                 assert!(problem.starts_with("handler_config: ") && says_how, "{name}: {problem}");
                 assert_eq!(notice.failures, 0, "{name}");
@@ -230,7 +232,7 @@ async fn client_secret_is_used_where_its_rule_names_both_hosts() {
         let notice = channels.attempt("hook").await;
         match missing {
             Some(host) => {
-                let problem = channels.problem("hook").await;
+                let problem = refusal_of(&channels.outbox, "hook").await;
                 assert!(problem.contains(&format!("not for \"{host}\"")), "{problem}");
                 assert_eq!((tokens.posted.count(), receiver.posted.count()), (0, 0));
             }

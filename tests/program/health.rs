@@ -5,7 +5,7 @@ use std::process::Stdio;
 use sqlx::ConnectOptions;
 use test_servers::servers::redis;
 use test_support::sending::eventually;
-use test_support::{Postgres, Sqlite, TestDb};
+use test_support::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
 
@@ -78,14 +78,36 @@ mod on_postgres {
     }
 }
 
+async fn killed_node_is_gone_from_health_on<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    killed_node_is_gone_from_health(db.pool.connect_options().to_url_lossy().into()).await;
+    db.close().await;
+}
+
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test]
+    async fn killed_node_is_gone_from_health_on_mariadb() {
+        killed_node_is_gone_from_health_on::<MariaDb>().await;
+    }
+}
+
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test]
+    async fn killed_node_is_gone_from_health_on_mysql() {
+        killed_node_is_gone_from_health_on::<MySql>().await;
+    }
+}
+
 mod on_sqlite {
     use super::*;
 
     #[tokio::test]
     async fn killed_node_is_gone_from_health_on_sqlite() {
-        let db = TestDb::<Sqlite>::with_real_clock().await;
-        killed_node_is_gone_from_health(db.pool.connect_options().to_url_lossy().into()).await;
-        db.close().await;
+        killed_node_is_gone_from_health_on::<Sqlite>().await;
     }
 }
 
@@ -97,5 +119,15 @@ mod on_redis {
     async fn killed_node_is_gone_from_health_on_private_redis() {
         let server = spawn_blocking(redis::start).await.unwrap().unwrap();
         killed_node_is_gone_from_health(server.url().to_owned()).await;
+    }
+}
+
+mod on_redis_cluster {
+    use super::*;
+
+    #[tokio::test]
+    async fn killed_node_is_gone_from_health_on_private_redis_cluster() {
+        let cluster = spawn_blocking(redis::start_cluster).await.unwrap().unwrap();
+        killed_node_is_gone_from_health(cluster.url().to_owned()).await;
     }
 }

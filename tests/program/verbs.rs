@@ -30,7 +30,7 @@ impl Program {
     }
 
     /// Runs a command that must end with this code. Returns the JSON that it printed.
-    async fn json(&self, code: i32, arguments: &[&str]) -> Value {
+    pub async fn json(&self, code: i32, arguments: &[&str]) -> Value {
         let (ended, out, errors) = self.run(&[&["--json"], arguments].concat()).await;
         assert_eq!(ended, code, "{arguments:?}: {out}{errors}");
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {out}{errors}"))

@@ -9,3 +9,4 @@ mod packages;
 mod paths;
 mod send;
 mod tidy;
+mod trust;

@@ -154,14 +154,16 @@ pub async fn node_is_listed_with_what_it_last_reported(b: &dyn Backend) {
     let refused = vec![RefusedConfig::new(7, "url: missing \"start_time\":4")];
     let handlers = vec!["mail".to_owned(), "sync".to_owned()];
     let problems = vec!["the sweep hangs: \"due\"".to_owned(), "an attempt of sync goes on".to_owned()];
-    let first = Node { version: "0.1.0".to_owned(), refused, problems, ..Node::new("node-1", handlers) };
+    let (version, param_keys) = ("0.1.0".to_owned(), vec!["2025".to_owned(), "2026".to_owned()]);
+    let first = Node { version, refused, problems, param_keys, ..Node::new("node-1", handlers) };
     b.stores().send.beat(&first).await.unwrap();
     let start_time = b.clock().now();
     b.clock().advance(SECOND);
     b.stores().send.beat(&first).await.unwrap();
     assert_eq!(b.alice().nodes().await.unwrap(), [SeenNode::new(first.clone(), start_time, b.clock().now())]);
     b.clock().advance(SECOND);
-    let second = Node { clock_offset_ms: -5, refused: Vec::new(), problems: Vec::new(), ..first };
+    let (refused, problems, param_keys) = (Vec::new(), Vec::new(), Vec::new());
+    let second = Node { clock_offset_ms: -5, refused, problems, param_keys, ..first };
     b.stores().send.beat(&second).await.unwrap();
     let seen = [SeenNode::new(second, start_time, b.clock().now())];
     assert_eq!(b.alice().nodes().await.unwrap(), seen);

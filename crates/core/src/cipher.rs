@@ -55,6 +55,12 @@ pub trait ParamCipher: Send + Sync {
     /// # Errors
     /// [`CipherError::UnknownKey`] and [`CipherError::Unavailable`] let the notice wait. [`CipherError::Altered`] makes it a dead letter.
     fn decrypt(&self, key: &str, bytes: &[u8], owner: &[u8]) -> Result<Vec<u8>, CipherError>;
+
+    /// Returns the ids of the keys by which it decrypts. Each node reports them, so that no alert is raised about a parameter that another
+    /// node can decrypt. None by default: then each node that lacks the key of a waiting notice raises one.
+    fn keys(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// An encrypted parameter.

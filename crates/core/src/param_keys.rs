@@ -143,6 +143,10 @@ impl ParamCipher for ParamKeys {
         let nonce = XNonce::try_from(nonce).map_err(|_| CipherError::Altered)?;
         cipher.decrypt(&nonce, Payload { msg: encrypted, aad: owner }).map_err(|_| CipherError::Altered)
     }
+
+    fn keys(&self) -> Vec<String> {
+        self.ids()
+    }
 }
 
 fn refused(problem: String) -> Error {

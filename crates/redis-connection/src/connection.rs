@@ -91,7 +91,7 @@ impl RedisBuilder {
 /// fail meanwhile.
 #[derive(Clone)]
 pub struct Redis {
-    line: Arc<Line>,
+    pub(crate) line: Arc<Line>,
     prefix: String,
     is_encrypted: bool,
     clock: Option<Arc<Clock>>,

@@ -8,6 +8,7 @@
 mod connection;
 mod error;
 mod line;
+mod masters;
 mod resolve;
 #[doc(hidden)]
 pub mod script;

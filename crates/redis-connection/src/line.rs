@@ -63,6 +63,11 @@ impl Line {
         Ok(Self { target, current: Mutex::new(current), renewal: Arc::new(Semaphore::new(1)) })
     }
 
+    /// Returns whether it leads to a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.current.lock().link, Link::Cluster(_))
+    }
+
     /// Sends a command and waits for its reply, at most for the time-out, which includes connecting and the client's own
     /// repetitions.
     pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> RedisResult<Value> {

@@ -69,10 +69,21 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     notify_msg_history, notify_node, notify_passing, notify_series, notify_switch
 TO notify_sweeper;
 
-GRANT SELECT, INSERT, UPDATE ON notify_def TO notify_editor;
-GRANT SELECT, INSERT ON notify_def_version TO notify_editor;
-GRANT INSERT ON notify_audit TO notify_editor;
-GRANT SELECT ON notify_node, notify_schema, notify_switch TO notify_editor;
+GRANT SELECT ON notify_def, notify_def_version, notify_node, notify_schema, notify_switch TO notify_editor;
+-- By column: who may update a table as a whole may also lock it, which stops all adds and sweepers. Not the ids, because an id that is
+-- taken in advance stops the next definition, or the next entry and with it each verb.
+DO $$
+DECLARE
+    columns text := (SELECT string_agg(quote_ident(a.attname), ', ') FROM pg_attribute a
+                     WHERE a.attrelid = 'notify_def'::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'id');
+BEGIN
+    -- What an earlier run has granted.
+    REVOKE INSERT, UPDATE ON notify_def, notify_def_version, notify_audit FROM notify_editor;
+    EXECUTE format('GRANT INSERT (%1$s), UPDATE (%1$s) ON notify_def TO notify_editor', columns);
+    GRANT INSERT (def_id, version, time, who, act, definition) ON notify_def_version TO notify_editor;
+    GRANT INSERT (time, who, act, def_id, notice_id, detail, notice_ids, first_id, last_id) ON notify_audit TO notify_editor;
+END
+$$;
 
 GRANT SELECT ON
     notify_alert, notify_audit, notify_authority, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,

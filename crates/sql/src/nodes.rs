@@ -28,6 +28,7 @@ columns! {
     clock_offset_ms = "clock_offset_ms";
     refused = "refused";
     problems = "problems";
+    param_keys = "param_keys";
     start_time = kind.epoch("start_time");
     last_seen = kind.epoch("last_seen");
 }
@@ -50,11 +51,11 @@ impl NodeStatements {
         Self {
             time: statement(format!("SELECT {}", kind.epoch_down(&now))),
             beat: statement(format!(
-                "UPDATE notify_node SET last_seen = {now}, handlers = $3, version = $4, clock_offset_ms = $5, refused = $6, stopped = $7, problems = $8 WHERE id = $2"
+                "UPDATE notify_node SET last_seen = {now}, handlers = $3, version = $4, clock_offset_ms = $5, refused = $6, stopped = $7, problems = $8, param_keys = $9 WHERE id = $2"
             )),
             first_beat: statement(format!(
-                "INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, start_time, last_seen)
-                 VALUES ($2, $3, $4, $5, $6, $7, $8, {now}, {now})"
+                "INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, stopped, problems, param_keys, start_time, last_seen)
+                 VALUES ($2, $3, $4, $5, $6, $7, $8, $9, {now}, {now})"
             )),
             nodes: statement(format!("SELECT handlers FROM notify_node WHERE {seen}")),
             forget_nodes: statement(format!("DELETE FROM notify_node WHERE NOT ({seen})")),
@@ -80,6 +81,7 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
     let handlers = json(&node.handlers)?;
     let refused = if node.refused.is_empty() { None } else { Some(json(&node.refused)?) };
     let problems = if node.problems.is_empty() { None } else { Some(json(&node.problems)?) };
+    let param_keys = if node.param_keys.is_empty() { None } else { Some(json(&node.param_keys)?) };
     let args = [
         now,
         node.id.as_str().into(),
@@ -89,6 +91,7 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
         Arg::Text(refused.as_deref()),
         Arg::Bool(node.stopped),
         Arg::Text(problems.as_deref()),
+        Arg::Text(param_keys.as_deref()),
     ];
     let mut conn = on.get().await?;
     if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
@@ -142,11 +145,13 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<SeenNode> {
     let handlers = serde_json::from_str(&required_text::<DB>(row, AT.handlers)?).unwrap_or_default();
     let refused = DB::text(row, AT.refused)?.and_then(|list| serde_json::from_str(&list).ok());
     let problems = DB::text(row, AT.problems)?.and_then(|list| serde_json::from_str(&list).ok());
+    let param_keys = DB::text(row, AT.param_keys)?.and_then(|list| serde_json::from_str(&list).ok());
     let node = Node {
         version: required_text::<DB>(row, AT.version)?,
         clock_offset_ms: DB::int(row, AT.clock_offset_ms)?.unwrap_or(0),
         refused: refused.unwrap_or_default(),
         problems: problems.unwrap_or_default(),
+        param_keys: param_keys.unwrap_or_default(),
         ..Node::new(required_text::<DB>(row, AT.id)?, handlers)
     };
     let time = |column| DB::int(row, column).map(|ms| time_from_millis(ms.unwrap_or(0)));

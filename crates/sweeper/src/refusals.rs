@@ -113,13 +113,24 @@ impl Refusals {
         REFUSED_PAUSE.checked_sub(at.elapsed()).filter(|left| !left.is_zero())
     }
 
+    /// Returns the first refusal that came after a moment: then the database answers.
+    pub(crate) fn after(&self, moment: Instant) -> Option<String> {
+        let state = self.0.lock();
+        let mut refused = state.now.values().filter(|(_, at)| *at > moment);
+        refused.next().map(|(text, _)| told(text))
+    }
+
     /// Returns the first refusal of these parts that still counts.
     pub(crate) fn problem(&self, of: impl Fn(Part) -> bool) -> Option<String> {
         let state = self.0.lock();
         let lasting = |part: Part, at: &Instant| matches!(part, Part::Acks | Part::Sweep) || at.elapsed() < FORGOTTEN;
         let mut refused = state.now.iter().filter(|(part, (_, at))| of(**part) && lasting(**part, at));
-        refused.next().map(|(_, (text, _))| format!("the database refuses a call: {text}"))
+        refused.next().map(|(_, (text, _))| told(text))
     }
+}
+
+fn told(refusal: &str) -> String {
+    format!("the database refuses a call: {refusal}")
 }
 
 /// Returns the parts that these outcomes are.

@@ -81,3 +81,34 @@ mod on_redis {
         assert_eq!(stores.send.settle(&[passed_on]).await.unwrap(), [Settled::Stored]);
     }
 }
+
+mod on_redis_cluster {
+    use super::*;
+
+    /// An ack writes on the master that has the slot of its definition, so it is asked of each master.
+    #[tokio::test]
+    async fn one_master_of_a_private_redis_cluster_that_refuses_acks_is_found() {
+        let mut cluster = spawn_blocking(redis::start_cluster).await.unwrap().unwrap();
+        let outbox = RedisOutbox::new(Redis::connect(cluster.url()).await.unwrap());
+        let stores = outbox.engine().stores();
+        stores.operate.can_ack().await.unwrap();
+        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.url().to_owned()).collect();
+        for node in &nodes {
+            command(node, &["ACL", "SETUSER", "default", "-zadd"]).await;
+            let refused = stores.operate.can_ack().await.unwrap_err();
+            assert_eq!(refused.kind, FaultKind::Unusable, "{node}: {refused}");
+            command(node, &["ACL", "SETUSER", "default", "+zadd"]).await;
+            stores.operate.can_ack().await.unwrap();
+            // Too few replicas, as in a failover.
+            command(node, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+            let refused = stores.operate.can_ack().await.unwrap_err();
+            assert_eq!(refused.kind, FaultKind::Outage, "{node}: {refused}");
+            command(node, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+            stores.operate.can_ack().await.unwrap();
+        }
+        for node in &nodes {
+            let left: Vec<String> = ::redis::from_redis_value(command(node, &["KEYS", "{notify#0*"]).await).unwrap();
+            assert_eq!(left, [] as [String; 0], "{node}");
+        }
+    }
+}

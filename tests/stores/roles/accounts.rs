@@ -1,5 +1,7 @@
 //! The accounts of one test, each with one of the roles.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use solid_notify::sql::Dialect;
 use solid_notify::{NotifyDef, Outbox};
 use solid_notify_conformance::Backend;
@@ -71,6 +73,20 @@ pub(super) trait Accounts: Database {
     async fn drop_role(db: &TestDb<Self>, role: &str)
     where
         Self: Sized;
+
+    /// The tables and views of a test, with their columns.
+    async fn columns(db: &TestDb<Self>) -> BTreeMap<String, BTreeSet<String>>
+    where
+        Self: Sized;
+}
+
+/// Reads pairs of table and column.
+fn by_table(pairs: Vec<(String, String)>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut tables = BTreeMap::<_, BTreeSet<_>>::new();
+    for (table, column) in pairs {
+        tables.entry(table).or_default().insert(column);
+    }
+    tables
 }
 
 impl Accounts for test_support::Postgres {
@@ -86,6 +102,11 @@ impl Accounts for test_support::Postgres {
 
     async fn drop_role(db: &TestDb<Self>, role: &str) {
         db.sql(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await;
+    }
+
+    async fn columns(db: &TestDb<Self>) -> BTreeMap<String, BTreeSet<String>> {
+        const COLUMNS: &str = "SELECT table_name::text, column_name::text FROM information_schema.columns WHERE table_schema = current_schema()";
+        by_table(sqlx::query_as(COLUMNS).fetch_all(&db.pool).await.unwrap())
     }
 }
 
@@ -109,6 +130,13 @@ macro_rules! mysql_accounts {
             async fn drop_role(db: &TestDb<Self>, role: &str) {
                 let kind = if role.contains("_as_") || role.ends_with("_owner") { "USER" } else { "ROLE" };
                 db.sql(&format!("DROP {kind} IF EXISTS {role}")).await;
+            }
+
+            async fn columns(db: &TestDb<Self>) -> BTreeMap<String, BTreeSet<String>> {
+                // As binary strings the server returns its names in some versions.
+                const COLUMNS: &str = "SELECT CAST(table_name AS char), CAST(column_name AS char) FROM information_schema.columns \
+                                       WHERE table_schema = database()";
+                by_table(sqlx::query_as(COLUMNS).fetch_all(&db.pool).await.unwrap())
             }
         }
     };

@@ -2,6 +2,8 @@
 
 mod accounts;
 mod on_postgres;
+mod orders;
+mod rights;
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -23,6 +25,8 @@ use test_support::databases::Cleanup;
 use test_support::{TestDb, on_each_server};
 
 use self::accounts::{Accounts, Roles, assert_denied, is_denial};
+use self::orders::{editor_lets_no_built_in_definition_act, producer_orders_nothing_in_the_name_of_an_operator};
+use self::rights::each_role_may_do_to_each_column_what_the_book_says;
 
 on_each_server!(
     producer_adds_and_does_nothing_else,
@@ -31,6 +35,8 @@ on_each_server!(
     editor_edits_definitions_and_reads_no_notice,
     reader_reads_and_changes_nothing,
     owner_migrates,
+    each_role_may_do_to_each_column_what_the_book_says,
+    editor_lets_no_built_in_definition_act,
 );
 
 const CHANGES_OF_NOTICES: [&str; 3] = [
@@ -83,76 +89,6 @@ where
     assert_denied(&outbox, &others).await;
     producer_orders_nothing_in_the_name_of_an_operator(&mut roles, &outbox).await;
     roles.close().await;
-}
-
-/// A bulk act that a producer inserts by plain SQL, with an operator's name and order in its parameter, changes nothing.
-async fn producer_orders_nothing_in_the_name_of_an_operator<D: Accounts>(roles: &mut Roles<D>, producer: &Outbox<D::Db>)
-where
-    for<'c> &'c Pool<D::Db>: Executor<'c, Database = D::Db>,
-{
-    let alice = roles.db.outbox.operator("alice");
-    let cancelled = roles.db.add(NewNotice::new("sync", 5).unwrap()).await.unwrap().id();
-    alice.cancel(cancelled, "not now").await.unwrap();
-    let filter = Filter::cancelled().definition("sync");
-    let own = alice.start_purge_all(&filter, "old", Rate::AT_ONCE).await.unwrap();
-    alice.cancel(own.id(), "not yet").await.unwrap();
-    let order =
-        r#"{"verb":"purge","filter":{"statuses":["cancelled"],"definition":"sync"},"rate":"at once","who":"alice"}"#;
-    let insert = format!(
-        "INSERT INTO notify_msg (def_id, param) SELECT id, '{order}' FROM notify_def WHERE name = 'notify.bulk'"
-    );
-    producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
-    let sender = roles.outbox("sweeper").await;
-    let (told, alerts) = mpsc::channel();
-    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(())).handler_with(
-        ALERT_DEFINITION,
-        told,
-        async |told: mpsc::Sender<String>, alert: Notice<Alert>| {
-            let _ = told.send(alert.param().text());
-            Ok(())
-        },
-    );
-    let sweeper = TestSweeper::start(builder).await.unwrap();
-    // Nor does a producer send an alert.
-    let alert = Alert::new(AlertKind::Raised, AlertReason::Failure, "sync", "call this number");
-    let alert = serde_json::to_string(&alert).unwrap();
-    let insert = format!(
-        "INSERT INTO notify_msg (def_id, param) SELECT id, '{alert}' FROM notify_def WHERE name = 'notify.alert'"
-    );
-    producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
-    sweeper.drain().await;
-    assert!(roles.db.outbox.find(cancelled).await.unwrap().is_some(), "nothing is purged");
-    assert!(alerts.try_iter().all(|text| !text.contains("call this number")), "no alert of a producer is sent");
-    for name in ["notify.alert", "notify.bulk"] {
-        let dead = alice.list(&Filter::dead_letters().definition(name), None, 10).await.unwrap().notices;
-        assert_eq!(dead.len(), 1, "{name}");
-        let dead = roles.db.outbox.find(dead[0].id).await.unwrap().unwrap();
-        assert_eq!(dead.last_class.as_deref(), Some("invalid"), "{name}");
-    }
-    // MySQL and MariaDB let a session choose the next id: those of a cancelled act, and of one that has been executed.
-    if <D::Db as sqlx::Database>::NAME != "PostgreSQL" {
-        let executed = alice.start_purge_all(&Filter::dead_letters().definition("sync"), "old", Rate::AT_ONCE).await;
-        let executed = executed.unwrap();
-        sweeper.drain().await;
-        assert_eq!(executed.progress().await.unwrap().unwrap().status, Status::Succeeded);
-        for id in [own.id(), executed.id()] {
-            let mut conn = producer.pool().acquire().await.unwrap();
-            let insert =
-                "INSERT INTO notify_msg (def_id, param) SELECT id, '{}' FROM notify_def WHERE name = 'notify.bulk'";
-            D::Db::script(&mut conn, format!("SET insert_id = {id}; {insert}").into()).await.unwrap();
-            drop(conn);
-            sweeper.drain().await;
-            let forged = roles.db.outbox.find(id).await.unwrap().unwrap();
-            assert_eq!((forged.status, forged.last_class.as_deref()), (Status::DeadLetter, Some("invalid")));
-        }
-        assert!(roles.db.outbox.find(cancelled).await.unwrap().is_some(), "still nothing is purged");
-        drop(sweeper);
-        return;
-    }
-    let acts = roles.db.outbox.operator("bob").bulks().await.unwrap();
-    let forged = acts.iter().find(|progress| progress.id != own.id()).unwrap();
-    assert_eq!((&forged.act, forged.status), (&None, Status::DeadLetter));
-    drop(sweeper);
 }
 
 async fn sweeper_sends_and_operates_and_keeps_the_schema<D: Accounts>()

@@ -9,7 +9,7 @@ use solid_notify_conformance::Backend;
 use solid_notify_core::definition::{SecretRule, SecretRules};
 use solid_notify_core::outbox::Updated;
 use solid_notify_core::store::{Authority, Edit, Edited};
-use solid_notify_core::{ALERT_DEFINITION, Alert, AnyOutbox, NewNotice, NoticeRecord, NotifyDef, Status};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AnyOutbox, NewNotice, NoticeRecord, NotifyDef, Refusal, Status};
 use solid_notify_sweeper::{Failure, Notice};
 use tokio::sync::Semaphore;
 
@@ -111,6 +111,18 @@ pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
 pub async fn definition(b: &dyn Backend, name: &str) -> NotifyDef {
     let all = b.outbox().definitions().await.unwrap();
     all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").row
+}
+
+/// What the nodes say of a definition that they may not or cannot send.
+pub async fn refused_by(outbox: &AnyOutbox, name: &str) -> Vec<Refusal> {
+    let all = outbox.definitions().await.unwrap();
+    all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").refused_by
+}
+
+/// Waits until a node says that it may not or cannot send a definition. Returns why.
+pub async fn refusal_of(outbox: &AnyOutbox, name: &str) -> String {
+    eventually(&format!("a node refuses {name}"), async || !refused_by(outbox, name).await.is_empty()).await;
+    refused_by(outbox, name).await.remove(0).problem
 }
 
 /// Adds an alert, as the library does: with its authority. Returns the id of the notice.

@@ -1,10 +1,12 @@
 //! The gauges, which every node sets from the snapshot.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::set_default_local_recorder;
-use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, LIVE, OLDEST_DUE};
-use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, HELD_BACK, LIVE, OLDEST_DUE};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{add, eventually, reaches, update};
@@ -63,4 +65,37 @@ async fn every_node_shows_the_snapshot() {
     assert_eq!(gauge(LIVE, "definition=waiting,status=not_sent"), 0.0);
     assert_eq!((gauge(OLDEST_DUE, "definition=waiting"), gauge(OLDEST_DUE, "definition=renamed")), (0.0, 76.0));
     second.shutdown().await;
+}
+
+#[tokio::test]
+async fn notices_that_wait_for_their_key_are_counted() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let b = MemoryBackend::default();
+    let keys = |id: &str| {
+        let key = ParamKey::new(&[id.as_bytes()[0]; 32]).unwrap();
+        Arc::new(ParamKeys::new(id, key).unwrap())
+    };
+    b.outbox().use_param_cipher(keys("a"));
+    b.outbox().define_if_missing(NotifyDef::new("charge").encrypt_param(true)).await.unwrap();
+    let builder = b.outbox().sweeper().handler("charge", |_: Notice<i64>| async { Ok(()) });
+    // The node reports with its beats.
+    let sweeper = builder.maintenance_interval(Duration::from_millis(50)).start().await.unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(b.add_new(NewNotice::new("charge", 1).unwrap().param_cipher(keys("z"))).await.id());
+    }
+    let sent = add(&b, "charge").await;
+    reaches(&b, sent, Status::Succeeded).await;
+    let held_back = || value(&shown, HELD_BACK, "definition=charge");
+    eventually("they are counted", async || held_back() == 3.0).await;
+    b.outbox().use_param_cipher(keys("z"));
+    b.clock().advance(Duration::from_secs(60));
+    b.outbox().wake();
+    for id in waiting {
+        reaches(&b, id, Status::Succeeded).await;
+    }
+    b.clock().advance(Duration::from_secs(121));
+    eventually("none waits any more", async || held_back() == 0.0).await;
+    sweeper.shutdown().await;
 }

@@ -5,7 +5,9 @@ use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::definition::{Refusal, SecretRef, read_config};
 use solid_notify::{Error, Filter, Handler, HandlerResult, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
-use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
+use test_support::sending::{
+    Calls, add, definition, edit_by_hand, eventually, reaches, record, refusal_of, refused_by,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,10 +47,8 @@ pub async fn refused_config_pauses_its_definition_until_it_is_corrected(b: &dyn 
     sweeper.idle().await;
     let untouched = record(b, waits).await;
     assert_eq!((untouched.status, untouched.fence, untouched.failures), (Status::NotSent, 0, 0));
-    let states = async || b.outbox().definitions().await.unwrap();
-    let refused = async || states().await.into_iter().find(|state| state.row.name == "refused").unwrap().refused_by;
-    eventually("the node reports the refusal", async || !refused().await.is_empty()).await;
-    let Refusal { node, problem, .. } = refused().await.remove(0);
+    refusal_of(b.outbox(), "refused").await;
+    let Refusal { node, problem, .. } = refused_by(b.outbox(), "refused").await.remove(0);
     assert!(node.starts_with("node"), "{node}");
     assert!(problem.starts_with("api_key: expected a reference") && !problem.contains("hunter2"), "{problem}");
     let explained = b.outbox().operator("alice").explain(waits).await.unwrap().to_string();
@@ -63,7 +63,8 @@ pub async fn refused_config_pauses_its_definition_until_it_is_corrected(b: &dyn 
     edit_by_hand(b, "refused", |def| def.handler_config(RIGHT)).await;
     b.outbox().wake();
     reaches(b, waits, Status::Succeeded).await;
-    eventually("the node reports that nothing is refused", async || refused().await.is_empty()).await;
+    eventually("the node reports that nothing is refused", async || refused_by(b.outbox(), "refused").await.is_empty())
+        .await;
     let call = ("https://omp.example.org".to_owned(), Some("env:OMP_KEY".to_owned()));
     assert_eq!(calls.all(), [call.clone(), call]);
     sweeper.shutdown().await;

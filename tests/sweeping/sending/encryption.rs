@@ -1,8 +1,7 @@
 //! The column `encrypt_param`: handlers get the decrypted parameter, people see what the mask allows where the cipher is at hand, and
-//! a notice that cannot be decrypted waits or ends.
+//! a notice that cannot be decrypted ends; `missing_keys.rs` has those that wait.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,11 +9,13 @@ use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sweeper::Batch;
-use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Response, Status};
+use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Response, Status};
 use solid_notify_conformance::Backend;
 use solid_notify_core::store::verb::Verb;
 use test_support::log::Log;
-use test_support::sending::{Calls, PATIENCE, add, definition, edit_by_hand, eventually, reaches, record};
+use test_support::sending::{
+    Calls, PATIENCE, add, definition, edit_by_hand, eventually, reaches, record, refusal_of, refused_by,
+};
 
 const SECRET: &str = "4111-qzvxj-encrypted";
 /// A part of it, as handlers make from values. No digits: the log is that of the whole process, with its times, ports and ids.
@@ -25,13 +26,13 @@ fn key(seed: u8) -> ParamKey {
 }
 
 /// Keys of which the first encrypts.
-fn keys(ids: &[&str]) -> Arc<ParamKeys> {
+pub fn keys(ids: &[&str]) -> Arc<ParamKeys> {
     let seed = |id: &str| key(id.as_bytes()[0]);
     let first = ParamKeys::new(ids[0], seed(ids[0])).unwrap();
     Arc::new(ids[1..].iter().fold(first, |keys, id| keys.accept(*id, seed(id)).unwrap()))
 }
 
-fn encrypting(name: &str) -> NotifyDef {
+pub fn encrypting(name: &str) -> NotifyDef {
     NotifyDef::new(name).encrypt_param(true).retry_interval("1h")
 }
 
@@ -181,12 +182,7 @@ pub async fn node_without_the_cipher_leaves_the_definition_alone(b: &dyn Backend
     sweeper.idle().await;
     let untouched = record(b, waits).await;
     assert_eq!((untouched.status, untouched.fence, untouched.failures), (Status::NotSent, 0, 0));
-    let refused = async || {
-        let states = b.outbox().definitions().await.unwrap();
-        states.into_iter().find(|state| state.row.name == "sync").unwrap().refused_by
-    };
-    eventually("the node reports it", async || !refused().await.is_empty()).await;
-    let problem = refused().await.remove(0).problem;
+    let problem = refusal_of(b.outbox(), "sync").await;
     assert!(problem.starts_with("encrypt_param: this node has no cipher"), "{problem}");
     let alice = b.outbox().operator("alice");
     let explained = alice.explain(waits).await.unwrap().to_string();
@@ -194,41 +190,7 @@ pub async fn node_without_the_cipher_leaves_the_definition_alone(b: &dyn Backend
     assert_eq!(alice.show(waits).await.unwrap().unwrap().param, "\"<encrypted>\"");
     b.outbox().use_param_cipher(keys(&["a"]));
     reaches(b, waits, Status::Succeeded).await;
-    eventually("nothing is refused any more", async || refused().await.is_empty()).await;
-    sweeper.shutdown().await;
-}
-
-pub async fn notice_of_an_unknown_key_waits_and_counts_nothing(b: &dyn Backend) {
-    let log = Log::start();
-    b.outbox().use_param_cipher(keys(&["a"]));
-    b.outbox().define_if_missing(encrypting("unknown_key")).await.unwrap();
-    let newer = NewNotice::new("unknown_key", 1).unwrap().param_cipher(keys(&["z"]));
-    let waits = b.add_new(newer).await.id();
-    let handler = |_: Notice<i64>| async { Ok(()) };
-    let sweeper = b.outbox().sweeper().handler("unknown_key", handler).start().await.unwrap();
-    let sent = add(b, "unknown_key").await;
-    reaches(b, sent, Status::Succeeded).await;
-    let handed_back =
-        |notice: NoticeRecord| notice.status == Status::NotSent && notice.next_call_time > Some(b.clock().now());
-    eventually("it waits", async || handed_back(record(b, waits).await)).await;
-    let untouched = record(b, waits).await;
-    assert_eq!((untouched.failures, untouched.crashes, untouched.errors.len()), (0, 0, 0));
-    let refused = async || {
-        let states = b.outbox().definitions().await.unwrap();
-        states.into_iter().find(|state| state.row.name == "unknown_key").unwrap().refused_by
-    };
-    eventually("the node reports it", async || !refused().await.is_empty()).await;
-    let problem = refused().await.remove(0).problem;
-    let expected = format!(
-        "encrypt_param: the parameter of notice {waits} cannot be decrypted: it is encrypted with the key \"z\", which this process does not \
-         have; it has \"a\"; it waits, and the others are sent"
-    );
-    assert_eq!(problem, expected);
-    assert!(!log.errors_with(&problem).is_empty(), "it is logged");
-    b.outbox().use_param_cipher(keys(&["a", "z"]));
-    b.clock().advance(Duration::from_secs(60));
-    b.outbox().wake();
-    reaches(b, waits, Status::Succeeded).await;
+    eventually("nothing is refused any more", async || refused_by(b.outbox(), "sync").await.is_empty()).await;
     sweeper.shutdown().await;
 }
 

@@ -17,6 +17,7 @@ mod handler_results;
 mod lifecycle;
 mod limits;
 mod masks;
+mod missing_keys;
 mod own_limits;
 mod pausing;
 mod responses;
@@ -96,12 +97,16 @@ macro_rules! sending_suite {
             encryption: encrypted_parameter_is_on_no_way_out_to_people,
                 batch_handler_gets_decrypted_parameters_of_each_key,
                 node_without_the_cipher_leaves_the_definition_alone,
-                notice_of_an_unknown_key_waits_and_counts_nothing,
                 altered_or_moved_parameters_are_dead_letters,
                 plaintext_of_before_is_sent_and_stays_out_of_texts,
                 nack_of_an_encrypted_parameter_keeps_no_text,
                 a_target_gets_an_encrypted_parameter_by_its_filter,
                 a_target_encrypts_only_under_a_definition_that_encrypts;
+            missing_keys: notice_of_an_unknown_key_waits_and_counts_nothing,
+                notice_that_no_node_can_decrypt_raises_one_alert,
+                notice_that_another_node_can_decrypt_raises_no_alert,
+                node_with_the_key_sends_what_another_one_left,
+                notice_that_was_cancelled_while_it_waited_raises_no_alert;
             responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
                 response_before_a_panic_or_a_time_out_is_kept,
                 status_of_an_http_error_is_kept_by_itself,

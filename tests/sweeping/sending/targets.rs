@@ -11,7 +11,7 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_conformance::Backend;
 use solid_notify_core::store::{ClaimWhat, Edit, QueueSlice};
-use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, update};
+use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, refusal_of, update};
 
 use super::delivery::claim_and_die;
 
@@ -211,12 +211,7 @@ pub async fn a_filter_that_cannot_be_judged_lets_only_that_notice_wait(b: &dyn B
         "target_filter: it cannot be judged for the parameter of notice {waits}: it takes more than 4000000 steps (at byte 6 of the \
          expression); it waits, and the others are sent"
     );
-    let refused = async || {
-        let states = b.outbox().definitions().await.unwrap();
-        states.into_iter().find(|state| state.row.name == "order/erp").unwrap().refused_by
-    };
-    eventually("the node reports it", async || !refused().await.is_empty()).await;
-    assert_eq!(refused().await[0].problem, problem);
+    assert_eq!(refusal_of(b.outbox(), "order/erp").await, problem);
     let explained = b.outbox().operator("alice").explain(waits).await.unwrap().to_string();
     assert!(explained.contains(&format!("a node reports: {problem}")), "{explained}");
     update(b, "order/erp", |def| def.target_filter("@.amount > 0")).await;

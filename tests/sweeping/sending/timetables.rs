@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use solid_notify::{Inbox, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_conformance::Backend;
-use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
+use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, refusal_of, update};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -191,11 +191,7 @@ pub async fn housekeeping_is_done_by_rows_that_operators_edit(b: &dyn Backend) {
     assert!(refused.contains(r#"{"dead_letters": "30d""#), "{refused}");
     edit_by_hand(b, "notify.purge", |def| def.handler_config("{")).await;
     b.outbox().wake();
-    eventually("the node reports that it does not purge", async || {
-        let all = b.outbox().definitions().await.unwrap();
-        all.iter().any(|state| state.row.name == "notify.purge" && !state.refused_by.is_empty())
-    })
-    .await;
+    refusal_of(b.outbox(), "notify.purge").await;
     b.clock().advance(DAY);
     sweeper.idle().await;
     // An edited definition stays, and a deleted one is made again.

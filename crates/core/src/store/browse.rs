@@ -214,6 +214,8 @@ pub struct SeenNode {
     pub refused: Vec<RefusedConfig>,
     /// Why it does not send, and which of its attempts cannot be cancelled; empty: all is well.
     pub problems: Vec<String>,
+    /// The ids of the keys by which it decrypts parameters.
+    pub param_keys: Vec<String>,
     /// When it was first seen.
     pub start_time: DateTime<Utc>,
     /// When it was last seen.
@@ -223,8 +225,9 @@ pub struct SeenNode {
 impl SeenNode {
     /// Creates the record of a node from its report.
     pub fn new(node: Node, start_time: DateTime<Utc>, last_seen: DateTime<Utc>) -> Self {
-        let Node { id, handlers, version, clock_offset_ms, refused, problems, alarms: _, stopped: _ } = node;
-        Self { id, handlers, version, clock_offset_ms, refused, problems, start_time, last_seen }
+        let Node { id, handlers, version, clock_offset_ms, refused, problems, param_keys, alarms: _, stopped: _ } =
+            node;
+        Self { id, handlers, version, clock_offset_ms, refused, problems, param_keys, start_time, last_seen }
     }
 
     /// Returns why its handler refuses the `handler_config` of a definition, if it does.

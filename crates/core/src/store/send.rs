@@ -308,6 +308,8 @@ pub struct Node {
     pub refused: Vec<RefusedConfig>,
     /// Why it does not send, and which of its attempts cannot be cancelled.
     pub problems: Vec<String>,
+    /// The ids of the keys by which it decrypts parameters.
+    pub param_keys: Vec<String>,
     /// The alarms to raise.
     pub alarms: Vec<Alarm>,
     /// It has stopped, and reports for the last time. Its handlers count as living until [`NODE_LIVES`] has passed, so that a restart
@@ -326,6 +328,7 @@ impl Node {
             clock_offset_ms: 0,
             refused: Vec::new(),
             problems: Vec::new(),
+            param_keys: Vec::new(),
             alarms: Vec::new(),
             stopped: false,
         }

@@ -268,20 +268,34 @@ struct NodeText {
     refused: Vec<RefusedConfig>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    param_keys: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
 }
 
 pub(super) fn node_text(node: &Node) -> String {
-    let Node { id: _, handlers, version, clock_offset_ms, refused, problems, alarms: _, stopped } = node.clone();
-    json(&NodeText { last_seen: 0, start_time: 0, handlers, version, clock_offset_ms, refused, problems, stopped })
+    let Node { id: _, handlers, version, clock_offset_ms, refused, problems, param_keys, alarms: _, stopped } =
+        node.clone();
+    let (last_seen, start_time) = (0, 0);
+    json(&NodeText {
+        last_seen,
+        start_time,
+        handlers,
+        version,
+        clock_offset_ms,
+        refused,
+        problems,
+        param_keys,
+        stopped,
+    })
 }
 
 /// Returns a node, and whether it has stopped.
 pub(super) fn node(id: String, text: &str) -> Option<(SeenNode, bool)> {
-    let NodeText { last_seen, start_time, handlers, version, clock_offset_ms, refused, problems, stopped } =
+    let NodeText { last_seen, start_time, handlers, version, clock_offset_ms, refused, problems, param_keys, stopped } =
         read("node", text)?;
-    let node = Node { version, clock_offset_ms, refused, problems, ..Node::new(id, handlers) };
+    let node = Node { version, clock_offset_ms, refused, problems, param_keys, ..Node::new(id, handlers) };
     Some((SeenNode::new(node, time_from_millis(start_time), time_from_millis(last_seen)), stopped))
 }
 

@@ -148,6 +148,14 @@ impl Keys {
         format!("{{{}#}}", self.prefix)
     }
 
+    /// Prefixes of the keys of no definition, in many slots, for a check of each master.
+    pub(super) fn probe(&self, number: u32) -> String {
+        match number {
+            0 => self.of(NO_DEFINITION),
+            _ => format!("{{{}#{NO_DEFINITION}:{number}}}", self.prefix),
+        }
+    }
+
     /// The prefix of the keys of a definition.
     pub(super) fn of(&self, def_id: i64) -> String {
         match is_alerts(def_id) {
@@ -215,5 +223,6 @@ mod tests {
         let keys = Keys::new("p");
         assert_eq!((keys.common().as_str(), keys.of(7).as_str()), ("{p#}", "{p#7}"));
         assert_eq!(keys.of(90_000), "{p#}:90000");
+        assert_eq!((keys.probe(0).as_str(), keys.probe(7).as_str()), ("{p#0}", "{p#0:7}"));
     }
 }

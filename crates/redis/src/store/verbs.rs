@@ -1,6 +1,8 @@
 //! Verbs of operators, acks and nacks. The core decides; one script compares the notice with the one decided about, writes it,
 //! and writes the audit entry.
 
+use std::collections::HashMap;
+
 use chrono::DateTime;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
@@ -13,7 +15,7 @@ use super::given::{self, SeenStep, StepVerb, Target, Text};
 use super::keys::NO_DEFINITION;
 use super::look::purged_row;
 use super::row::{Stored, Words};
-use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, member, notice_id, pause};
+use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, fault, member, notice_id, pause};
 
 impl RedisStore {
     pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -143,12 +145,18 @@ impl RedisStore {
         Err(busy("storing an ack or nack"))
     }
 
-    /// Finds out whether acks can be stored: does with a notice of its own what they do. It is of no definition, so nothing else sees it.
+    /// Finds out whether acks can be stored: does with a notice of its own what they do, on each master, because an ack writes on the one
+    /// that has the slot of its definition. The notice is of no definition, so nothing else sees it.
     pub(super) async fn try_ack(&self) -> Result<(), StoreError> {
-        let id = notice_id(1, NO_DEFINITION);
-        self.load(id).await?;
-        let change = given::Change::CanAck { member: member(id) };
-        let _: i64 = self.run(&CHANGE, NO_DEFINITION, &change, "checking the rights for acks").await?;
+        const DOING: &str = "checking the rights for acks";
+        let member = member(notice_id(1, NO_DEFINITION));
+        let keys = self.redis.key_of_each_master(|number| self.keys.probe(number)).await;
+        for key in keys.map_err(|error| fault(DOING, error))? {
+            let find = given::Look::Find { member: member.clone() };
+            let _: (HashMap<String, Vec<u8>>, String) = self.run_at(&LOOK, &key, &find, DOING).await?;
+            let change = given::Change::CanAck { member: member.clone() };
+            let _: i64 = self.run_at(&CHANGE, &key, &change, DOING).await?;
+        }
         Ok(())
     }
 

@@ -175,6 +175,8 @@ CREATE TABLE IF NOT EXISTS notify_node (
     refused         longtext,
     -- Why it does not send, and which of its attempts cannot be cancelled, as JSON; null: all is well.
     problems        longtext,
+    -- The ids of the keys by which it decrypts parameters, as JSON; null: none.
+    param_keys      longtext,
     -- It was shut down. Its handlers count as living for three minutes, so that a restart raises no alarm.
     stopped         boolean NOT NULL DEFAULT false,
     start_time      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),

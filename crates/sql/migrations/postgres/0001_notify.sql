@@ -181,6 +181,8 @@ CREATE TABLE notify_node (
     refused         text,
     -- Why it does not send, and which of its attempts cannot be cancelled, as JSON; null: all is well.
     problems        text,
+    -- The ids of the keys by which it decrypts parameters, as JSON; null: none.
+    param_keys      text,
     -- It was shut down. Its handlers count as living for three minutes, so that a restart raises no alarm.
     stopped         boolean NOT NULL DEFAULT false,
     start_time      timestamptz NOT NULL DEFAULT statement_timestamp(),

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Alarm, DueSlice, dead_letters};
+use solid_notify_core::store::{Alarm, DueSlice, NODE_LIVES, SeenNode, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
 use crate::background::versions::without_definition;
 use crate::definitions::{Definition, Readiness, refusal};
+use crate::running::waiting::{NAMED, SameReason, text};
 use crate::worker::Worker;
 
 /// How long notices may be due while no node has their handler, because nodes start one after the other.
@@ -126,13 +127,45 @@ pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> 
     }
     let locked = worker.alarms.locked_rows.lasting().into_iter();
     let locked = locked.map(|(def_id, message)| (def_id, AlertReason::Locked, message));
-    let waiting = worker.waiting.lasting(worker.moment()).into_iter();
-    let waiting = waiting.map(|refused| (refused.def_id, AlertReason::InvalidDefinition, refused.problem));
-    alarms.extend(of_definitions(worker, locked.chain(waiting)));
+    alarms.extend(of_definitions(worker, locked.chain(waiting(worker).await?)));
     // Against a clock that a test turns, every real clock is off.
     let turned = worker.outbox.engine().hand_clock().is_some();
     alarms.extend(clock_alarm(worker, if turned { 0 } else { worker.health.seen().clock_offset_ms }));
     Ok(alarms)
+}
+
+/// Returns the alerts about notices that wait. A parameter that another node can decrypt raises none, and neither does a notice that no longer
+/// waits.
+async fn waiting(worker: &Worker) -> Result<Vec<(i64, AlertReason, String)>, StoreError> {
+    let mut found = worker.waiting.by_reason(worker.moment());
+    let mut nodes = Vec::new();
+    if found.iter().any(|same| same.key.is_some()) {
+        nodes = worker.stores().browse.nodes(NODE_LIVES).await?;
+    }
+    for same in &mut found {
+        let Some(key) = &same.key else { continue };
+        let definition = worker.definition(same.def_id);
+        let sends = |node: &SeenNode| {
+            definition.as_ref().is_none_or(|definition| {
+                definition.has_targets || node.handlers.iter().any(|name| name == definition.row.handler_name())
+            })
+        };
+        if nodes.iter().any(|node| node.param_keys.contains(key) && sends(node)) {
+            same.ids.clear();
+        }
+        // Those that a text names stand for all.
+        for id in same.ids.iter().take(NAMED).copied().collect::<Vec<_>>() {
+            let notice = worker.stores().browse.find(id).await?;
+            let waits = |status| matches!(status, Status::NotSent | Status::Failed | Status::Sending);
+            if !notice.is_some_and(|notice| waits(notice.status)) {
+                worker.waiting.forget(same.def_id, id);
+                same.ids.retain(|other| *other != id);
+            }
+        }
+    }
+    found.retain(|same| !same.ids.is_empty());
+    let alarm = |same: SameReason| (same.def_id, AlertReason::InvalidDefinition, text(&same.problem, &same.ids));
+    Ok(found.into_iter().map(alarm).collect())
 }
 
 /// Returns the alert about the clock of this node, if it is far off.

@@ -27,6 +27,8 @@ pub(crate) struct Health {
     grace: Duration,
     state: Mutex<State>,
     seen: Mutex<Seen>,
+    /// Why acks cannot be stored, by the last check of them.
+    acks: Mutex<Option<String>>,
     pub(crate) refusals: Refusals,
 }
 
@@ -35,6 +37,8 @@ pub(crate) struct Health {
 pub(crate) struct Seen {
     /// When the database last began or ceased to answer.
     pub(crate) changed: Instant,
+    /// The last call that the database did not answer.
+    unanswered: Instant,
     /// The last sweep that succeeded.
     pub(crate) last_sweep: Option<Instant>,
     /// The last heartbeat that was stored.
@@ -49,8 +53,6 @@ pub(crate) struct Seen {
     writing: Option<Instant>,
     /// Since when the lease loop has been extending leases.
     extending: Option<Instant>,
-    /// The store has shown that it can store acks.
-    knows_acks: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +69,7 @@ impl Health {
         let now_here = Instant::now();
         let seen = Seen {
             changed: now_here,
+            unanswered: now_here,
             last_sweep: None,
             last_heartbeat: None,
             clock_offset_ms: 0,
@@ -74,9 +77,14 @@ impl Health {
             sweeping: now_here,
             writing: None,
             extending: None,
-            knows_acks: false,
         };
-        Self { grace, state: Mutex::new(State::UpSince(now)), seen: Mutex::new(seen), refusals: Refusals::default() }
+        Self {
+            grace,
+            state: Mutex::new(State::UpSince(now)),
+            seen: Mutex::new(seen),
+            acks: Mutex::new(Some("it starts".to_owned())),
+            refusals: Refusals::default(),
+        }
     }
 
     pub(crate) fn seen(&self) -> Seen {
@@ -142,30 +150,42 @@ impl Health {
         self.works(Part::Beats, now);
     }
 
-    /// Records whether acks can be stored.
+    /// Records whether acks can be stored. An outage of acks alone, as that of one master of a cluster, lasts until the next check: all else
+    /// may work, and say so.
     pub(crate) fn checked_acks(&self, result: Result<(), StoreError>) {
         match result {
             Ok(()) => {
-                self.seen.lock().knows_acks = true;
+                *self.acks.lock() = None;
                 self.refusals.works(Part::Acks);
             }
-            Err(error) => self.failed(Part::Acks, &error),
+            Err(error) => {
+                if error.kind == FaultKind::Outage {
+                    *self.acks.lock() = Some(format!("the database does not store acks: {error}"));
+                }
+                self.failed(Part::Acks, &error);
+            }
         }
+    }
+
+    /// Returns why the database is down; `None`: it is up. A server that answers again may refuse what ends the outage, for instance the
+    /// account.
+    fn down(&self) -> Option<String> {
+        let silent = || "the database does not answer".to_owned();
+        self.is_down().then(|| self.refusals.after(self.seen().unanswered).unwrap_or_else(silent))
     }
 
     /// Returns why acks cannot be stored now; `None`: they can.
     pub(crate) fn no_acks(&self) -> Option<String> {
-        if self.is_down() {
-            return Some("the database does not answer".to_owned());
+        if let Some(why) = self.down() {
+            return Some(why);
         }
-        let starts = || (!self.seen().knows_acks).then(|| "it starts".to_owned());
-        self.refusals.problem(|part| part == Part::Acks).or_else(starts)
+        self.refusals.problem(|part| part == Part::Acks).or_else(|| self.acks.lock().clone())
     }
 
     /// Returns why this node sends nothing, or not all; `None`: it sends. `pause` is the longest sleep of the sweep.
     pub(crate) fn not_sending(&self, pause: Duration) -> Option<String> {
-        if self.is_down() {
-            return Some("the database does not answer".to_owned());
+        if let Some(why) = self.down() {
+            return Some(why);
         }
         // What acks need outcomes need, too.
         if let Some(refused) = self.refusals.problem(|_| true) {
@@ -209,6 +229,7 @@ impl Health {
         }
         let mut state = self.state.lock();
         if error.kind == FaultKind::Outage {
+            self.seen.lock().unanswered = Instant::now();
             if matches!(*state, State::Down) {
                 tracing::debug!(%error, "the database still does not answer");
             } else {
@@ -284,6 +305,38 @@ mod tests {
             health.recovered(Duration::ZERO);
             assert_eq!(up(), Some(DebugValue::Gauge(1.0.into())));
         });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusal_that_keeps_an_outage_from_ending_is_named() {
+        let health = Health::new(Duration::ZERO, Duration::ZERO);
+        let error = |kind, text: &'static str| StoreError::new("reading", kind, text);
+        health.failed(Part::Claims(7), &error(FaultKind::Unusable, "permission denied"));
+        for (at, kind, expected) in [
+            (1, FaultKind::Outage, "the database does not answer"),
+            (2, FaultKind::Unusable, "the database refuses a call: reading: a password is required"),
+            (3, FaultKind::Outage, "the database does not answer"),
+        ] {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            health.note(&error(kind, "a password is required"));
+            assert_eq!(health.no_acks().as_deref(), Some(expected), "{at}");
+            assert_eq!(health.not_sending(Duration::ZERO).as_deref(), Some(expected), "{at}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outage_of_acks_alone_lasts_until_they_are_checked_again() {
+        let health = Health::new(Duration::ZERO, Duration::ZERO);
+        assert_eq!(health.no_acks().as_deref(), Some("it starts"));
+        health.checked_acks(Ok(()));
+        assert_eq!(health.no_acks(), None);
+        health.checked_acks(Err(StoreError::new("checking acks", FaultKind::Outage, "one master is gone")));
+        assert_eq!(health.no_acks().as_deref(), Some("the database does not answer"));
+        // A beat reaches another master.
+        health.recovered(Duration::ZERO);
+        assert!(health.no_acks().is_some_and(|why| why.contains("one master is gone")));
+        health.checked_acks(Ok(()));
+        assert_eq!(health.no_acks(), None);
     }
 
     #[tokio::test]

@@ -4,9 +4,11 @@
 //! Purging runs by a timetable: [`super::housekeeping`].
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use chrono::Utc;
+use solid_notify_core::cipher::ParamCipher;
 use solid_notify_core::metrics::{DATABASE_UP, SENDING};
 use solid_notify_core::store::{Alarm, BEAT, Node};
 use solid_notify_core::{ALERT_DEFINITION, StoreError};
@@ -73,13 +75,18 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-/// Asks the store once a minute whether acks can be stored, and with each beat while they cannot.
+/// Asks the store once a minute whether acks can be stored, and with each beat while they cannot, or while another call is refused: what that
+/// one lacks acks may lack, too.
 pub(crate) async fn acks_loop(worker: Arc<Worker>) {
     let interval = worker.settings.maintenance_interval;
+    let mut checked: Option<Instant> = None;
     while !worker.signals.is_stopped() {
-        worker.health.checked_acks(worker.stores().operate.can_ack().await);
-        let pause = if worker.health.no_acks().is_some() { BEAT.min(interval) } else { interval };
-        worker.signals.pause(pause).await;
+        let is_due = checked.is_none_or(|at| at.elapsed() >= interval);
+        if is_due || worker.health.no_acks().is_some() || worker.health.refusals.problem(|_| true).is_some() {
+            checked = Some(Instant::now());
+            worker.health.checked_acks(worker.stores().operate.can_ack().await);
+        }
+        worker.signals.pause(BEAT.min(interval)).await;
     }
 }
 
@@ -187,6 +194,11 @@ pub(crate) async fn report_stop(worker: &Worker) {
     }
 }
 
+/// Returns the ids of the keys of a cipher, which is the application's and may panic.
+fn param_keys(cipher: &dyn ParamCipher) -> Vec<String> {
+    catch_unwind(AssertUnwindSafe(|| cipher.keys())).unwrap_or_default()
+}
+
 /// Describes this node.
 fn described(worker: &Worker, problems: &Problems) -> Node {
     let mut handlers: Vec<String> = worker.known.registered.handlers.keys().cloned().collect();
@@ -195,6 +207,7 @@ fn described(worker: &Worker, problems: &Problems) -> Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock_offset_ms: worker.health.seen().clock_offset_ms,
         problems: problems.node.iter().chain(problems.stuck.values()).cloned().collect(),
+        param_keys: worker.outbox.engine().param_cipher().map(|cipher| param_keys(&*cipher)).unwrap_or_default(),
         refused: worker.definitions().refused().chain(worker.waiting.lasting(worker.moment())).collect(),
         ..Node::new(&worker.id, handlers)
     }

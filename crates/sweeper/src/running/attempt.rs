@@ -93,7 +93,8 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         }
         Err(error) => {
             let problem = format!("encrypt_param: the parameter of notice {} cannot be decrypted: {error}", claimed.id);
-            let event = wait(worker, &definition.row, claimed.id, &problem);
+            let key = if let CipherError::UnknownKey { key, .. } = &error { Some(key.as_str()) } else { None };
+            let event = wait(worker, &definition.row, claimed.id, (&problem, key));
             return Outcome::new(claimed, ready, event);
         }
     };
@@ -180,16 +181,16 @@ async fn kept_by_filter(
         Some(Err(unjudged)) => {
             let problem =
                 format!("target_filter: it cannot be judged for the parameter of notice {}: {unjudged}", claimed.id);
-            Some(wait(worker, &definition.row, claimed.id, &problem))
+            Some(wait(worker, &definition.row, claimed.id, (&problem, None)))
         }
         None => Some(Event::HandedBack(LATER)),
     }
 }
 
-/// Records and reports that a notice waits. `problem` begins with the column that it is about.
-fn wait(worker: &Worker, row: &NotifyDef, id: i64, problem: &str) -> Event {
+/// Records and reports that a notice waits: why, beginning with the column that it is about, and which key is missing.
+fn wait(worker: &Worker, row: &NotifyDef, id: i64, why: (&str, Option<&str>)) -> Event {
     let (def_id, name) = (row.id, row.name.as_str());
-    if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), problem) {
+    if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), why) {
         tracing::error!(definition = %name, notice = id, "{text}");
         worker.signals.check_soon();
     }
@@ -260,7 +261,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             Called::well(Event::HandedBack(delay))
         }
         Ok(Ok(Err(failure @ Failure { next: AfterFailure::Wait, .. }))) => {
-            Called::well(wait(worker, &facts.row, facts.claimed.id, &failure.text()))
+            Called::well(wait(worker, &facts.row, facts.claimed.id, (&failure.text(), None)))
         }
         Ok(Ok(Err(failure))) => {
             let class = worker.known.registered.classifier.class_of(&**failure.error());

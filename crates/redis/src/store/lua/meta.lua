@@ -71,6 +71,8 @@ elseif what == 'versions' then
 elseif what == 'beat' then
   -- The `node` that reports, if any, and its `row`. Deletes nodes that were not seen for a day.
   if given.node then
+    -- Redis checks its memory until a script has written: on a full server a node still says that it lives.
+    redis.call('HDEL', key('nodes'), '')
     local start_time = string.match(redis.call('HGET', key('nodes'), given.node) or '', '^{"last_seen":%d+,"start_time":(%d+)') or text(now)
     local times = '{"last_seen":' .. text(now) .. ',"start_time":' .. start_time .. ','
     redis.call('HSET', key('nodes'), given.node, times .. string.sub(given.row, 2))
