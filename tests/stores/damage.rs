@@ -210,6 +210,7 @@ mod on_postgres {
         for end in ["infinity", "-infinity"] {
             refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
         }
+        refused(&db, "UPDATE notify_def SET last_tick = '294276-01-01'").await;
         // Such rows exist where the checks were added later or dropped.
         db.sql("ALTER DOMAIN notify_due DROP CONSTRAINT notify_due").await;
         db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;

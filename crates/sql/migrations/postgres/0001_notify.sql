@@ -50,8 +50,9 @@ CREATE TABLE notify_def (
     create_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     update_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     delete_time              timestamptz,
+    -- Years of five digits are for Postgres alone.
     CONSTRAINT notify_def_times CHECK (isfinite(create_time) AND isfinite(update_time) AND isfinite(delete_time)
-                                        AND isfinite(last_tick)),
+                                        AND isfinite(last_tick) AND last_tick < '10000-01-01 00:00:00Z'),
     -- As long as a text of MySQL: each node reads all definitions.
     CONSTRAINT notify_def_lengths CHECK (
         octet_length(handler) <= 65535 AND octet_length(description) <= 65535 AND octet_length(schedule) <= 65535
