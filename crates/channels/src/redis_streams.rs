@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
+use solid_notify_core::secret::SecretError;
 use solid_notify_redis_connection::{Error, Redis, Resolve};
 use solid_notify_sweeper::{Failure, HandlerResult};
 
@@ -70,11 +71,11 @@ impl RedisStreams {
     }
 
     /// Connects to addresses that a row may reach, and that may have its secrets: a cluster names its nodes by itself.
-    fn connect(&self, url: &str, secrets: &Secrets<'_>) -> BoxFuture<'static, Result<Link, Error>> {
+    fn connect(&self, url: &str, admit: impl Admission) -> BoxFuture<'static, Result<Link, Error>> {
         let intake = Intake::of_acknowledgements();
         // Here, because the lookups count for the definition of the attempt that began the connection.
         let (networks, attempt, taken) = (self.networks.clone(), lookup::attempt(), Arc::clone(&intake));
-        let (nodes, admit) = (Arc::<Mutex<Nodes>>::default(), secrets.admission());
+        let nodes = Arc::<Mutex<Nodes>>::default();
         let known = Arc::clone(&nodes);
         let resolve: Resolve = Arc::new(move |host, port| {
             if let Err(refused) = admit(host) {
@@ -91,6 +92,11 @@ impl RedisStreams {
         async move { Ok(Link { redis: connecting.await?, nodes, intake, refused: Arc::default() }) }.boxed()
     }
 }
+
+/// Says whether a host may have the secrets.
+trait Admission: Fn(&str) -> Result<(), SecretError> + Send + Sync + 'static {}
+
+impl<F: Fn(&str) -> Result<(), SecretError> + Send + Sync + 'static> Admission for F {}
 
 /// Returns the failure of an attempt without a connection.
 fn unconnected(error: Unconnected<Error>) -> Failure {
@@ -122,13 +128,15 @@ impl Channel for RedisStreams {
         let key = notice.idempotency_key();
         if self.suspects.has(&key) {
             let append = async |link| send::append(link, entry, notice).await.alone();
-            let sent = async { server.alone.with(self.connect(url, &secrets), append).await.map_err(unconnected)? };
+            let sent =
+                async { server.alone.with(self.connect(url, secrets.admission()), append).await.map_err(unconnected)? };
             return self.suspects.alone(&key, sent).await;
         }
         // Another definition may have connected, whose secrets may go to fewer nodes, or to more of them.
         let admits = |node: &String| secrets.admit_all(node).is_ok();
         let is_usable = |link: &Link| !link.intake.is_worn() && !link.nodes.lock().refused.iter().any(admits);
-        let link = server.connecting.get(is_usable, || self.connect(url, &secrets)).await.map_err(unconnected)?;
+        let link =
+            server.connecting.get(is_usable, || self.connect(url, secrets.admission())).await.map_err(unconnected)?;
         link.nodes.lock().connected.iter().try_for_each(|node| secrets.admit_all(node))?;
         match send::append(link, entry, notice).await {
             Published::Ended(result) => result,
@@ -180,8 +188,9 @@ mod tests {
             });
         }
         tokio::task::spawn_blocking(move || begins.iter().take(4).count()).await.unwrap();
-        let connecting =
-            of_definition(&blocking, "orders", || RedisStreams::new().connect(&format!("redis://{HOST}:6379/0")));
+        let connecting = of_definition(&blocking, "orders", || {
+            RedisStreams::new().connect(&format!("redis://{HOST}:6379/0"), |_: &str| Ok(()))
+        });
         let connecting = tokio::spawn(connecting);
         let looked_up = async {
             loop {
