@@ -61,6 +61,8 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, most: usize, en
             Ok((stream, peer)) => {
                 let place = Places::enter(&places, most);
                 tokio::spawn(connection(stream, peer, routes.clone(), place, ended.clone()));
+                // The one that made room closes its stream before the next is accepted.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 // No descriptor is left, for instance.

@@ -266,9 +266,10 @@ async fn idle_clients_keep_no_one_out(change: impl FnOnce(&mut Command) -> &mut 
     }
     add(&outbox, 0..5).await;
     receiver.wait_for_numbers(5).await;
-    // Without room for a client each further one would wait until the descriptors of others are free.
+    // Without room for them nearly each would be refused at first, and the next one wait for it.
     let log = std::fs::read_to_string(&serve.log).unwrap();
-    assert!(!log.contains("cannot accept a connection"), "{log}");
+    let refused = log.matches("cannot accept a connection").count();
+    assert!(refused < IDLE / 50, "{refused} of {IDLE} clients were refused at first");
     drop(clients);
 }
 
