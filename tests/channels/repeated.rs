@@ -40,7 +40,7 @@ async fn keeps_no_secret<C: Channel>(channel: C, config: Value, becomes: Status)
     for part in PARTS {
         assert!(!all.contains(part), "{name} shows {part}: {all}");
     }
-    assert!(all.contains("no … or … or … or … or …"), "{name}: {all}");
+    assert!(all.contains("no … or … or … or …w== or …"), "{name}: {all}");
     configured.close().await;
 }
 
@@ -140,8 +140,9 @@ async fn log_has_nothing_of_what_brokers_say() {
         "closed a connection because of a message",
         "blocked a connection",
     ] {
-        assert!(!log().warnings_with(text).is_empty(), "{text}");
+        eventually(text, async || !log().warnings_with(text).is_empty()).await;
     }
-    let leaks: Vec<_> = log().all().into_iter().filter(|line| line.contains(said)).collect();
+    // At lower levels the clients log what they read, which the program leaves out by default.
+    let leaks = [log().errors_with(said), log().warnings_with(said), log().infos_with(said)].concat();
     assert!(leaks.is_empty(), "{leaks:?}");
 }

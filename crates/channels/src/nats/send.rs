@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::str::FromStr;
-use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
@@ -14,7 +13,7 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::time::timeout;
 
 use super::config::{NatsConfig, TEST};
-use super::server::{Link, Loss};
+use super::server::{Link, Loss, TIME_TO_REPORT};
 use crate::brokers::Published;
 use crate::channel::{AnyNotice, ack_token};
 use crate::hiding;
@@ -81,9 +80,6 @@ const LINE: usize = 4096;
 
 /// What the line has beside the subject: the subject of the acknowledgement, lengths, blanks; rounded up.
 const REST: usize = 196;
-
-/// How long a message whose client has ended waits for the report why, which the client passes on by another task.
-pub(super) const TIME_TO_REPORT: Duration = Duration::from_millis(200);
 
 /// Publishes a message. The acknowledgement of the stream is the delivery.
 pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -> Published {

@@ -20,7 +20,6 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::sync::watch;
 
 use super::config::NatsConfig;
-use super::send::TIME_TO_REPORT;
 use super::tls::ByName;
 use crate::address::AllowedNetworks;
 use crate::brokers::{Alone, Clients, Connecting, Current, Unconnected};
@@ -33,6 +32,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the client waits for an acknowledgement. The time-out of an attempt is usually shorter.
 const TIME_TO_ACK: Duration = Duration::from_secs(60);
+
+/// How long a message whose client has ended waits for the report why, which the client passes on by another task.
+pub(super) const TIME_TO_REPORT: Duration = Duration::from_millis(200);
 
 /// Servers and the client of them.
 pub(super) struct Server {
