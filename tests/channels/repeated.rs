@@ -59,7 +59,7 @@ async fn no_channel_keeps_a_secret_that_its_receiver_repeats() {
     keeps_no_secret(Chat::new().allow_networks(&networks), config, Status::Failed).await;
 
     let server = SmtpServer::start().await;
-    server.reply(".", Box::leak(format!("450 {}", long(50_000)).into_boxed_str()));
+    server.reply(".", Box::leak(format!("450 {REPEATED}").into_boxed_str()));
     let url = SecretFile::new(&server.url());
     let config = json!({ "smtp": url.reference(), "from": "a@x.org", "to": ["b@x.org"], "subject": "x", "text": "{{ secrets.key }}",
                          "secrets": secrets });
@@ -134,14 +134,6 @@ async fn log_has_nothing_of_what_brokers_say() {
     drop(replies);
     sending.sweeper.shutdown().await;
 
-    for text in [
-        "NATS refuses",
-        "Redis has closed a connection",
-        "closed a connection because of a message",
-        "blocked a connection",
-    ] {
-        eventually(text, async || !log().warnings_with(text).is_empty()).await;
-    }
     // At lower levels the clients log what they read, which the program leaves out by default.
     let leaks = [log().errors_with(said), log().warnings_with(said), log().infos_with(said)].concat();
     assert!(leaks.is_empty(), "{leaks:?}");
