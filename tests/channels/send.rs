@@ -2,6 +2,9 @@
 //!
 //! `tests/rules/send.rs` has the functions of the other crates, and checks that one of both files calls each function.
 
+use std::collections::BTreeMap;
+
+use solid_notify::channels::template::{Addresses, Template, Values};
 use solid_notify::channels::{AlertChannels, AnyNotice, Mailer, Secrets};
 use solid_notify::{Alert, Handler, Notice};
 
@@ -17,6 +20,12 @@ fn futures_of_channels_can_be_spawned() {
     spawns(async {
         never::<Mailer>().check().await.unwrap();
         Secrets::read(&never::<AnyNotice>(), Vec::new()).await.map(drop).unwrap();
+        let (notice, references) = (never::<AnyNotice>(), BTreeMap::new());
+        let values =
+            Values::new(&notice, None, (&references, &never::<Secrets<'_>>())).await.unwrap_or_else(|_| never());
+        never::<Template<Addresses>>().addresses("to", &values).await.map(drop).unwrap();
+        never::<Template>().render("text", &values).await.map(drop).unwrap();
+        never::<Template>().render_within(1, "text", &values).await.map(drop).unwrap();
         never::<AlertChannels>().handle(never::<Notice<Alert>>()).await.unwrap();
     });
 }
