@@ -170,7 +170,7 @@ mod on_sqlite {
 
     use super::*;
 
-    /// The service opens the file anew with another URL.
+    /// The service opens the file again with another URL.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sqlite_that_is_opened_read_only_is_an_outage_until_it_is_not() {
         let folder = tempfile::tempdir().unwrap();

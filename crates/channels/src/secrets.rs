@@ -2,7 +2,7 @@
 
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{SecretRef, SecretString};
-use solid_notify_core::secret::{Destination, SecretError};
+use solid_notify_core::secret::{Destination, SecretError, SecretRules};
 use solid_notify_sweeper::Failure;
 
 use crate::channel::AnyNotice;
@@ -63,10 +63,7 @@ impl<'a> Secrets<'a> {
     pub(crate) fn admission(&self) -> impl Fn(&str) -> Result<(), SecretError> + Send + Sync + 'static {
         let (rules, definition) = (self.notice.outbox().engine().secret_rules(), self.notice.definition().to_owned());
         let references: Vec<SecretRef> = self.read.iter().map(|(reference, _)| reference.clone()).collect();
-        move |host| {
-            let mut references = references.iter();
-            references.try_for_each(|reference| rules.check(&definition, reference, Destination::Host(host)))
-        }
+        move |host| check(&rules, &definition, host, &references)
     }
 
     /// Checks that all of them may be sent to a host.
@@ -90,8 +87,17 @@ impl<'a> Secrets<'a> {
     }
 
     fn check<'r>(&self, host: &str, references: impl IntoIterator<Item = &'r SecretRef>) -> Result<(), SecretError> {
-        let (rules, definition) = (self.notice.outbox().engine().secret_rules(), self.notice.definition());
-        let mut references = references.into_iter();
-        references.try_for_each(|reference| rules.check(definition, reference, Destination::Host(host)))
+        check(&self.notice.outbox().engine().secret_rules(), self.notice.definition(), host, references)
     }
+}
+
+/// Checks that a definition may send these secrets to a host.
+fn check<'r>(
+    rules: &SecretRules,
+    definition: &str,
+    host: &str,
+    references: impl IntoIterator<Item = &'r SecretRef>,
+) -> Result<(), SecretError> {
+    let mut references = references.into_iter();
+    references.try_for_each(|reference| rules.check(definition, reference, Destination::Host(host)))
 }

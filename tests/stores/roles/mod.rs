@@ -15,7 +15,8 @@ use solid_notify::operate::{Rate, Severity};
 use solid_notify::sql::Dialect;
 use solid_notify::testkit::TestSweeper;
 use solid_notify::{
-    AckResult, Alert, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice,
+    AckResult, Alert, AnyOutbox, Failure, Filter, Inbox, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status,
+    add_notice,
 };
 use solid_notify_conformance::Backend;
 use solid_notify_core::error::FaultKind;

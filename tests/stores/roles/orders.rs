@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// A sweeper, and the texts of the alerts that it sends.
+async fn reporting(sender: &AnyOutbox) -> (TestSweeper, mpsc::Receiver<String>) {
+    let (told, alerts) = mpsc::channel();
+    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(())).handler_with(
+        ALERT_DEFINITION,
+        told,
+        async |told: mpsc::Sender<String>, alert: Notice<Alert>| {
+            let _ = told.send(alert.param().text());
+            Ok(())
+        },
+    );
+    (TestSweeper::start(builder).await.unwrap(), alerts)
+}
+
 /// A bulk act that a producer inserts by plain SQL, with an operator's name and order in its parameter, changes nothing.
 pub(super) async fn producer_orders_nothing_in_the_name_of_an_operator<D: Accounts>(
     roles: &mut Roles<D>,
@@ -22,16 +36,7 @@ pub(super) async fn producer_orders_nothing_in_the_name_of_an_operator<D: Accoun
     );
     producer.pool().execute(AssertSqlSafe(insert)).await.unwrap();
     let sender = roles.outbox("sweeper").await;
-    let (told, alerts) = mpsc::channel();
-    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(())).handler_with(
-        ALERT_DEFINITION,
-        told,
-        async |told: mpsc::Sender<String>, alert: Notice<Alert>| {
-            let _ = told.send(alert.param().text());
-            Ok(())
-        },
-    );
-    let sweeper = TestSweeper::start(builder).await.unwrap();
+    let (sweeper, alerts) = reporting(&sender).await;
     // Nor does a producer send an alert.
     let alert = Alert::new(AlertKind::Raised, AlertReason::Failure, "sync", "call this number");
     let alert = serde_json::to_string(&alert).unwrap();
@@ -87,16 +92,7 @@ where
     let own = alice.start_purge_all(&Filter::dead_letters(), "old", Rate::AT_ONCE).await.unwrap();
     alice.cancel(own.id(), "not yet").await.unwrap();
     let sender = roles.outbox("sweeper").await;
-    let (told, alerts) = mpsc::channel();
-    let builder = sender.sweeper().handler("sync", async |_: Notice<i64>| Ok(())).handler_with(
-        ALERT_DEFINITION,
-        told,
-        async |told: mpsc::Sender<String>, alert: Notice<Alert>| {
-            let _ = told.send(alert.param().text());
-            Ok(())
-        },
-    );
-    let sweeper = TestSweeper::start(builder).await.unwrap();
+    let (sweeper, alerts) = reporting(&sender).await;
     let editor = roles.outbox("editor").await;
     let order = r#"{"verb":"purge","filter":{"statuses":["cancelled"]},"rate":"at once","who":"alice"}"#;
     for sql in [

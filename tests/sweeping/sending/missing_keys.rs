@@ -59,12 +59,16 @@ fn charging(outbox: &AnyOutbox, alerts: &Calls<Alert>) -> SweeperBuilder {
     })
 }
 
-/// Adds a notice with the key `z`, and waits until the sweeper, which has the key `a`, has tried it.
-async fn waiting(b: &dyn Backend) -> i64 {
+/// Starts a sweeper that has the key `a`, adds a notice with the key `z`, and waits until the sweeper has tried it. Returns the alerts, too.
+async fn without_the_key(b: &dyn Backend) -> (Sweeper, Calls<Alert>, i64) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = charging(b.outbox(), &alerts).start().await.unwrap();
     let notice = NewNotice::new("charge", 1).unwrap().param_cipher(keys(&["z"]));
     let waits = b.add_new(notice).await.id();
     refusal_of(b.outbox(), "charge").await;
-    waits
+    (sweeper, alerts, waits)
 }
 
 /// Turns the clock by minutes, and waits for the end of each round of checks.
@@ -77,11 +81,7 @@ async fn minutes_pass(b: &dyn Backend, sweeper: &Sweeper, minutes: u32) {
 }
 
 pub async fn notice_that_no_node_can_decrypt_raises_one_alert(b: &dyn Backend) {
-    b.outbox().use_param_cipher(keys(&["a"]));
-    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
-    let alerts = Calls::default();
-    let sweeper = charging(b.outbox(), &alerts).start().await.unwrap();
-    let waits = waiting(b).await;
+    let (sweeper, alerts, waits) = without_the_key(b).await;
     sweeper.idle().await;
     assert_eq!(alerts.count(), 0, "a node that starts now may have the key");
     turn(b, &sweeper, MINUTE).await;
@@ -105,11 +105,7 @@ pub async fn notice_that_no_node_can_decrypt_raises_one_alert(b: &dyn Backend) {
 }
 
 pub async fn notice_that_another_node_can_decrypt_raises_no_alert(b: &dyn Backend) {
-    b.outbox().use_param_cipher(keys(&["a"]));
-    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
-    let alerts = Calls::default();
-    let sweeper = charging(b.outbox(), &alerts).start().await.unwrap();
-    let waits = waiting(b).await;
+    let (sweeper, alerts, waits) = without_the_key(b).await;
     // A node that has the key, and is busy with others.
     let has = |handler: &str, key: &str| Node {
         param_keys: vec![key.to_owned()],
@@ -133,11 +129,7 @@ pub async fn notice_that_another_node_can_decrypt_raises_no_alert(b: &dyn Backen
 }
 
 pub async fn node_with_the_key_sends_what_another_one_left(b: &dyn Backend) {
-    b.outbox().use_param_cipher(keys(&["a"]));
-    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
-    let alerts = Calls::default();
-    let without = charging(b.outbox(), &alerts).start().await.unwrap();
-    let waits = waiting(b).await;
+    let (without, alerts, waits) = without_the_key(b).await;
     let other = AnyOutbox::over(Engine::new(b.outbox().engine().stores().clone(), Some(b.clock().clone())));
     other.use_param_cipher(keys(&["b", "z"]));
     let with = charging(&other, &alerts).start().await.unwrap();
@@ -162,11 +154,7 @@ pub async fn node_with_the_key_sends_what_another_one_left(b: &dyn Backend) {
 }
 
 pub async fn notice_that_was_cancelled_while_it_waited_raises_no_alert(b: &dyn Backend) {
-    b.outbox().use_param_cipher(keys(&["a"]));
-    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
-    let alerts = Calls::default();
-    let sweeper = charging(b.outbox(), &alerts).start().await.unwrap();
-    let waits = waiting(b).await;
+    let (sweeper, alerts, waits) = without_the_key(b).await;
     sweeper.idle().await;
     assert!(b.outbox().operator("alice").cancel(waits, "its key is lost").await.unwrap().is_applied());
     minutes_pass(b, &sweeper, 1).await;
