@@ -89,10 +89,11 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
         return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Invalid)));
     }
     let mut lost = link.lost.subscribe();
+    // Each error with whether it says that the client has ended. While it sends, a valid subject has no other one of this kind.
     let publishing = async {
-        let acknowledged =
-            link.context.publish_with_headers(message.subject, message.headers, message.body.into()).await?;
-        acknowledged.await
+        let sent = link.context.publish_with_headers(message.subject, message.headers, message.body.into()).await;
+        let acknowledged = sent.map_err(|error| (error.kind() == PublishErrorKind::Other, error))?;
+        acknowledged.await.map_err(|error| (error.kind() == PublishErrorKind::BrokenPipe, error))
     };
     let acknowledged = tokio::select! {
         biased;
@@ -101,18 +102,19 @@ pub(super) async fn publish(link: &Link, message: Message, notice: &AnyNotice) -
             if *lost.borrow() == Loss::Refused {
                 return Published::Refused;
             }
-            let error = "the connection was lost before the stream acknowledged the message";
-            return Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network).free_of_values()));
+            return lost_connection();
         }
     };
-    let is_lost = acknowledged.as_ref().is_err_and(|error| error.kind() == PublishErrorKind::BrokenPipe);
-    if is_lost
-        && let Ok(Ok(())) = timeout(TIME_TO_REPORT, lost.changed()).await
-        && *lost.borrow() == Loss::Refused
-    {
-        return Published::Refused;
+    if let Err((true, _)) = acknowledged {
+        let reported = timeout(TIME_TO_REPORT, lost.changed()).await.is_ok_and(|reported| reported.is_ok());
+        return if reported && *lost.borrow() == Loss::Refused { Published::Refused } else { lost_connection() };
     }
-    Published::Ended(result(acknowledged, notice))
+    Published::Ended(result(acknowledged.map_err(|(_, error)| error), notice))
+}
+
+fn lost_connection() -> Published {
+    let error = "the connection was lost before the stream acknowledged the message";
+    Published::Ended(Err(Failure::retry(error).class(ErrorClass::Network).free_of_values()))
 }
 
 fn result(acknowledged: Result<PublishAck, PublishError>, notice: &AnyNotice) -> HandlerResult {
