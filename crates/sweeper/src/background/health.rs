@@ -27,8 +27,7 @@ pub(crate) struct Health {
     grace: Duration,
     state: Mutex<State>,
     seen: Mutex<Seen>,
-    /// Why acks cannot be stored, by the last check of them.
-    acks: Mutex<Option<String>>,
+    acks: Mutex<Acks>,
     pub(crate) refusals: Refusals,
 }
 
@@ -53,6 +52,14 @@ pub(crate) struct Seen {
     writing: Option<Instant>,
     /// Since when the lease loop has been extending leases.
     extending: Option<Instant>,
+}
+
+/// What the last checks of acks have shown.
+struct Acks {
+    /// How many in a row have failed.
+    failed: u32,
+    /// Why they cannot be stored.
+    problem: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +89,7 @@ impl Health {
             grace,
             state: Mutex::new(State::UpSince(now)),
             seen: Mutex::new(seen),
-            acks: Mutex::new(Some("it starts".to_owned())),
+            acks: Mutex::new(Acks { failed: 0, problem: Some("it starts".to_owned()) }),
             refusals: Refusals::default(),
         }
     }
@@ -151,20 +158,31 @@ impl Health {
     }
 
     /// Records whether acks can be stored. An outage of acks alone, as that of one master of a cluster, lasts until the next check: all else
-    /// may work, and say so.
+    /// may work, and say so. What keeps them from it once may be a short lock; twice in a row, it is one of the whole table.
     pub(crate) fn checked_acks(&self, result: Result<(), StoreError>) {
-        match result {
-            Ok(()) => {
-                *self.acks.lock() = None;
-                self.refusals.works(Part::Acks);
-            }
-            Err(error) => {
-                if error.kind == FaultKind::Outage {
-                    *self.acks.lock() = Some(format!("the database does not store acks: {error}"));
-                }
-                self.failed(Part::Acks, &error);
-            }
+        let mut acks = self.acks.lock();
+        let Err(error) = result else {
+            *acks = Acks { failed: 0, problem: None };
+            drop(acks);
+            self.refusals.works(Part::Acks);
+            return;
+        };
+        acks.failed += 1;
+        if error.kind == FaultKind::Outage || acks.failed >= 2 {
+            acks.problem = Some(format!("the database does not store acks: {error}"));
         }
+        drop(acks);
+        self.failed(Part::Acks, &error);
+    }
+
+    /// Returns whether acks should be checked with the next beat: the last check of them failed, another call is refused, which may lack what
+    /// they lack, too, or outcomes, which go where acks go, take long.
+    pub(crate) fn doubts_acks(&self) -> bool {
+        let takes_long = |since: Instant| since.elapsed() >= BEAT / 2;
+        self.acks.lock().failed > 0
+            || self.no_acks().is_some()
+            || self.refusals.problem(|_| true).is_some()
+            || self.seen().writing.is_some_and(takes_long)
     }
 
     /// Returns why the database is down; `None`: it is up. A server that answers again may refuse what ends the outage, for instance the
@@ -179,7 +197,7 @@ impl Health {
         if let Some(why) = self.down() {
             return Some(why);
         }
-        self.refusals.problem(|part| part == Part::Acks).or_else(|| self.acks.lock().clone())
+        self.refusals.problem(|part| part == Part::Acks).or_else(|| self.acks.lock().problem.clone())
     }
 
     /// Returns why this node sends nothing, or not all; `None`: it sends. `pause` is the longest sleep of the sweep.
@@ -337,6 +355,26 @@ mod tests {
         assert!(health.no_acks().is_some_and(|why| why.contains("one master is gone")));
         health.checked_acks(Ok(()));
         assert_eq!(health.no_acks(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acks_that_a_lock_keeps_from_being_stored_are_checked_again_and_missed_the_second_time() {
+        let health = Health::new(Duration::ZERO, Duration::ZERO);
+        let locked = || Err(StoreError::new("checking acks", FaultKind::Slow, "a lock"));
+        health.checked_acks(Ok(()));
+        assert!(!health.doubts_acks());
+        health.checked_acks(locked());
+        assert!(health.no_acks().is_none() && health.doubts_acks());
+        health.checked_acks(locked());
+        assert!(health.no_acks().is_some_and(|why| why.contains("does not store acks")));
+        health.checked_acks(Ok(()));
+        assert!(health.no_acks().is_none() && !health.doubts_acks());
+        health.writes();
+        assert!(!health.doubts_acks());
+        tokio::time::advance(BEAT / 2).await;
+        assert!(health.doubts_acks(), "outcomes take long");
+        health.wrote(&[], None);
+        assert!(!health.doubts_acks());
     }
 
     #[tokio::test]

@@ -75,14 +75,13 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-/// Asks the store once a minute whether acks can be stored, and with each beat while they cannot, or while another call is refused: what that
-/// one lacks acks may lack, too.
+/// Asks the store once a minute whether acks can be stored, and with each beat while that is in doubt.
 pub(crate) async fn acks_loop(worker: Arc<Worker>) {
     let interval = worker.settings.maintenance_interval;
     let mut checked: Option<Instant> = None;
     while !worker.signals.is_stopped() {
         let is_due = checked.is_none_or(|at| at.elapsed() >= interval);
-        if is_due || worker.health.no_acks().is_some() || worker.health.refusals.problem(|_| true).is_some() {
+        if is_due || worker.health.doubts_acks() {
             checked = Some(Instant::now());
             worker.health.checked_acks(worker.stores().operate.can_ack().await);
         }
