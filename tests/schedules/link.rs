@@ -163,6 +163,24 @@ impl SendStore for Link {
         .await
     }
 
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
+        let claimed = claimed.clone();
+        self.pass("param_bytes", false, move |store| {
+            let claimed = claimed.clone();
+            async move { store.send.param_bytes(&claimed).await }
+        })
+        .await
+    }
+
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
+        let claimed = claimed.clone();
+        self.pass("param", false, move |store| {
+            let claimed = claimed.clone();
+            async move { store.send.param(&claimed).await }
+        })
+        .await
+    }
+
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
         self.pass("authority", false, move |store| async move { store.send.authority(id).await }).await
     }

@@ -1,11 +1,14 @@
 //! Values that would stop others, inserted by SQL: texts without a limit, keys that fit only some indexes, and rows of a session that has
 //! switched the checks off.
 
-use solid_notify::add_notice;
+use serde_json::Value;
 use solid_notify::sql::Dialect;
+use solid_notify::{Filter, Notice, OutboxExt, add_notice};
 use solid_notify_conformance::succeed;
+use solid_notify_core::param::MOST_STORED;
 use solid_notify_core::store::Settled;
 use sqlx::error::{DatabaseError, ErrorKind};
+use test_support::sending::eventually;
 use test_support::{Database, TestDb, on_each_database, on_mysql_family};
 
 use crate::damage::{claim, define};
@@ -27,6 +30,39 @@ async fn a_text_that_is_too_long_for_a_definition_is_refused<D: Database>() {
     }
     drop(shell);
     db.close().await;
+}
+
+/// MySQL and MariaDB take no such text with their usual limit of a packet.
+async fn parameter_that_is_larger_than_any_is_a_dead_letter_unread<D: Database>(text: &str) {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    for (column, length, refused) in [
+        ("description", 65_535, false),
+        ("description", 65_536, true),
+        ("trace_context", 1_000, false),
+        ("trace_context", 1_001, true),
+    ] {
+        let value = "x".repeat(length);
+        let insert = format!("INSERT INTO notify_msg (def_id, param, {column}) VALUES ({def_id}, '1', '{value}')");
+        let mut shell = db.pool.acquire().await.unwrap();
+        assert_eq!(D::Db::script(&mut shell, insert.into()).await.is_err(), refused, "{column}, {length}");
+    }
+    db.sql(&format!("INSERT INTO notify_msg (def_id, param, tag) SELECT {def_id}, {text}, 'large'")).await;
+    let sweeper = db.outbox.sweeper().handler("sync", async |_: Notice<Value>| Ok(())).start().await.unwrap();
+    let dead = Filter::dead_letters().tag("large");
+    let list = async || db.outbox.operator("alice").list(&dead, None, 10).await.unwrap().notices;
+    eventually("it is a dead letter", async || !list().await.is_empty()).await;
+    let error = db.outbox.find(list().await[0].id).await.unwrap().unwrap().errors.remove(0);
+    assert_eq!(error.class, "invalid");
+    assert_eq!(error.message, format!("its parameter has 24000002 bytes; one of at most {MOST_STORED} is sent"));
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameter_that_is_larger_than_any_is_a_dead_letter_unread_on_sqlite() {
+    let text = "printf('\"%.*c\"', 24000000, 'x')";
+    parameter_that_is_larger_than_any_is_a_dead_letter_unread::<test_support::Sqlite>(text).await;
 }
 
 /// Each of these notices could be neither claimed nor changed with others, nor become an ended one.
@@ -61,6 +97,12 @@ async fn a_notice_of_a_session_without_checks_stops_no_other<D: Database<Db = sq
 
 mod on_postgres {
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn parameter_that_is_larger_than_any_is_a_dead_letter_unread() {
+        let text = "('\"' || repeat('x', 24000000) || '\"')::json";
+        super::parameter_that_is_larger_than_any_is_a_dead_letter_unread::<test_support::Postgres>(text).await;
+    }
 
     /// A b-tree of PostgreSQL takes a third of a page, and the indexes of ended notices have a column more.
     #[tokio::test]

@@ -10,6 +10,7 @@ mod lost_answers;
 mod memory_outbox;
 mod observing;
 mod operating;
+mod room;
 mod stubborn_store;
 mod ten_sweepers;
 mod true_health;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use solid_notify_core::store::{Claim, ClaimWhat, DueSlice};
+use solid_notify_core::store::{Claim, ClaimWhat, DueSlice, LARGE_PARAM};
 use solid_notify_core::{NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim};
@@ -22,6 +22,30 @@ pub async fn a_claim_takes_the_longest_due_up_to_its_limit(b: &dyn Backend) {
     let rest = b.claim_slice(def_id, Status::NotSent, 3).await;
     assert_eq!(rest.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[3..]);
     assert!(b.claim_slice(def_id, Status::NotSent, 3).await.is_empty());
+}
+
+/// So a claim of hundreds takes a limited amount of memory.
+pub async fn a_large_parameter_is_left_in_the_store_until_it_is_read(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    // Two quotes; the characters have two bytes each.
+    let text = |bytes: usize| "ä".repeat((bytes - 2) / 2);
+    let add = async |bytes| b.add_new(NewNotice::new("sync", text(bytes)).unwrap()).await.id();
+    let (large, small) = (add(LARGE_PARAM + 2).await, add(LARGE_PARAM).await);
+    let claimed = b.claim_slice(def_id, Status::NotSent, 10).await;
+    let of = |id| claimed.iter().find(|claimed| claimed.id == id).unwrap();
+    let (large, small) = (of(large), of(small));
+    assert!(!small.param_is_left && small.param == format!("\"{}\"", text(LARGE_PARAM)));
+    assert!(large.param_is_left && large.param.is_empty());
+    let send = &b.stores().send;
+    assert_eq!(send.param_bytes(large).await.unwrap(), Some(LARGE_PARAM + 2));
+    assert_eq!(send.param(large).await.unwrap(), Some(format!("\"{}\"", text(LARGE_PARAM + 2))));
+    b.clock().advance(LEASE * 2);
+    assert!(b.overdue(def_id).await.iter().all(|overdue| overdue.param_is_left == (overdue.id == large.id)));
+    // The claim is over.
+    b.settle_one(fail(large, Duration::ZERO)).await;
+    let again = b.claim_slice(def_id, Status::Failed, 10).await;
+    assert!(again[0].param_is_left && send.param(&again[0]).await.unwrap().is_some());
+    assert_eq!((send.param_bytes(large).await.unwrap(), send.param(large).await.unwrap()), (None, None));
 }
 
 pub async fn claim_takes_only_its_definition_and_slice(b: &dyn Backend) {

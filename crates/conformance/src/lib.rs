@@ -99,6 +99,7 @@ macro_rules! suite {
                 a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due,
                 a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more,
                 a_notice_whose_process_died_twice_is_claimed_apart_from_the_others,
+                a_large_parameter_is_left_in_the_store_until_it_is_read,
                 sixteen_claimers_get_each_attempt_once,
                 earliest_due_time_is_returned_per_definition_and_slice;
             keys: notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion,

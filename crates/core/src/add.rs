@@ -63,8 +63,8 @@ pub(crate) enum SendTime {
     At(DateTime<Utc>),
 }
 
-/// The longest description in bytes.
-pub const DESCRIPTION_LIMIT: usize = 64 * 1024;
+/// The longest description in bytes: what the narrowest column holds.
+pub const DESCRIPTION_LIMIT: usize = 65_535;
 /// The longest name of a definition in characters.
 const NAME_LIMIT: usize = 200;
 /// The longest trace context in bytes: what the narrowest column holds.
@@ -105,7 +105,7 @@ impl NewNotice {
         })
     }
 
-    /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB. The limit is for the parameter as it is given; encrypted, it
+    /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB, up to 16 MiB. The limit is for the parameter as it is given; encrypted, it
     /// has a third more and 100 bytes.
     #[must_use]
     pub fn param_limit(mut self, bytes: usize) -> Self {
@@ -127,7 +127,7 @@ impl NewNotice {
         self
     }
 
-    /// Sets a description for people, at most 64 KiB. The handler may rewrite it.
+    /// Sets a description for people, at most 65,535 bytes. The handler may rewrite it.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());

@@ -151,6 +151,9 @@ pub struct ClaimedNotice {
     pub def_id: i64,
     /// The parameter, JSON as it was added, byte for byte.
     pub param: String,
+    /// The parameter is larger than [`LARGE_PARAM`](crate::store::LARGE_PARAM), so it stays in the store until
+    /// [`SendStore::param`](crate::store::SendStore::param) reads it; `param` is empty.
+    pub param_is_left: bool,
     /// A description for people, if there is one.
     pub description: Option<String>,
     /// The JSON list of failed attempts, as stored.
@@ -186,6 +189,7 @@ impl ClaimedNotice {
             id,
             def_id,
             param,
+            param_is_left: false,
             description: None,
             errors: None,
             status,

@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 
 /// The default size limit of a parameter in bytes: 1 MiB.
 pub const DEFAULT_PARAM_LIMIT: usize = 1 << 20;
+/// The largest size limit of a parameter in bytes: 16 MiB.
+pub const MOST_PARAM: usize = 16 << 20;
+/// The longest stored parameter that is sent, in bytes: an encrypted one of [`MOST_PARAM`] bytes.
+pub const MOST_STORED: usize = MOST_PARAM / 3 * 4 + 1024;
 /// The deepest nesting of arrays and objects. MariaDB stops reading JSON at 31 levels; some are left for wrapping.
 pub const MAX_DEPTH: usize = 24;
 
@@ -23,11 +27,14 @@ pub(crate) fn to_json(name: &str, value: &impl Serialize) -> Result<String> {
 /// Rejects a parameter above `limit` bytes, deeper than [`MAX_DEPTH`], or with NUL in a string.
 pub(crate) fn check(name: &str, json: &str, limit: usize) -> Result<()> {
     let refuse = |problem: String| Err(Error::InvalidNotice { name: name.to_owned(), problem });
-    if json.len() > limit {
+    if json.len() > limit.min(MOST_PARAM) {
+        let (bytes, limit) = (json.len(), limit.min(MOST_PARAM));
+        let or = match limit == MOST_PARAM {
+            true => "",
+            false => ", or raise the limit with `NewNotice::param_limit(bytes)`",
+        };
         return refuse(format!(
-            "its parameter has {} bytes of JSON, more than the limit of {limit}; store large data elsewhere and pass its key, \
-             or raise the limit with `NewNotice::param_limit(bytes)`",
-            json.len()
+            "its parameter has {bytes} bytes of JSON, more than the limit of {limit}; store large data elsewhere and pass its key{or}"
         ));
     }
     let mut depth = 0_usize;
@@ -72,6 +79,15 @@ mod tests {
 
     fn problem(json: &str) -> String {
         check("n", json, 1000).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn no_limit_is_above_the_largest() {
+        let json = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+        assert!(check("n", &json(MOST_PARAM), usize::MAX).is_ok());
+        let error = check("n", &json(MOST_PARAM + 1), usize::MAX).unwrap_err().to_string();
+        assert!(error.contains("16777217 bytes of JSON, more than the limit of 16777216"), "{error}");
+        assert!(!error.contains("param_limit"), "no limit is larger: {error}");
     }
 
     #[test]

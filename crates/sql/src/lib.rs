@@ -21,6 +21,7 @@ mod dialect;
 mod examine;
 mod fence;
 mod inbox;
+mod large;
 mod limits;
 mod migrate;
 mod nodes;

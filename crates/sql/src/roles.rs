@@ -27,7 +27,7 @@ use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
 use crate::operate::{acts, counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
-use crate::{ack, alerts, examine, limits, nodes, ordering, own, record, series, settle};
+use crate::{ack, alerts, examine, large, limits, nodes, ordering, own, record, series, settle};
 
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
@@ -61,6 +61,14 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
             leases::look(on, now, &self.hints, look, limit)
         })
         .await
+    }
+
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
+        self.call("reading the size of a parameter", Purpose::Work, |on, now| large::bytes(on, now, claimed)).await
+    }
+
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
+        self.call("reading a large parameter", Purpose::Work, |on, now| large::text(on, now, claimed)).await
     }
 
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {

@@ -11,6 +11,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::claim::statements::ClaimStatements::of(kind).texts(),
         crate::claim::due::DueStatements::of(kind).texts(),
         crate::claim::leases::LeaseStatements::of(kind).texts(),
+        crate::large::LargeStatements::of(kind).texts(),
         crate::claim::quota::QuotaStatements::of(kind).texts(),
         crate::ordering::OrderingStatements::of(kind).texts(),
         crate::limits::LimitStatements::of(kind).texts(),

@@ -29,6 +29,11 @@ impl Texts {
         }
     }
 
+    /// Returns them without any of their words.
+    pub(crate) fn hidden_as_a_whole(&self) -> Self {
+        self.masked(&mut Masking::new(None, MASKED, &mut Budget::default()))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.message.is_none() && self.description.is_none() && self.response.is_none()
     }
@@ -56,5 +61,5 @@ pub(crate) async fn hidden(
         () = worker.signals.handlers_cancelled() => None,
     };
     let hidden = hidden.and_then(|hidden| hidden.ok());
-    hidden.unwrap_or_else(|| whole.masked(&mut Masking::new(None, MASKED, &mut Budget::default())))
+    hidden.unwrap_or_else(|| whole.hidden_as_a_whole())
 }

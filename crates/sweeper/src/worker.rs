@@ -20,6 +20,7 @@ use crate::handlers::Registered;
 use crate::handlers::under_way::Call;
 use crate::refusals::{Part, REFUSED_PAUSE};
 use crate::running::AttemptsInFlight;
+use crate::running::large::Room;
 use crate::running::waiting::Waiting;
 use crate::series::Series;
 use crate::settling::{Outcome, OutcomeQueue};
@@ -46,6 +47,8 @@ pub(crate) struct Worker {
     pub(crate) waiting: Waiting,
     /// The circuits of receivers that are one of many.
     pub(crate) circuits: Arc<Circuits>,
+    /// Where large parameters are while they are sent.
+    pub(crate) room: Room,
 }
 
 impl Worker {
@@ -71,6 +74,7 @@ impl Worker {
             alarms: Alarms::new(Arc::clone(&known), &id),
             waiting: Waiting::default(),
             circuits: Arc::default(),
+            room: Room::default(),
             id,
             signals,
             known,

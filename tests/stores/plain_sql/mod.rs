@@ -193,7 +193,7 @@ async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
         (Add { tag: Some(""), ..good }, "notify_add: a tag must have 1 to 200 characters"),
         (Add { tag: Some(&long), ..good }, "notify_add: a tag must have 1 to 200 characters"),
         (Add { tag: Some("notify:test"), ..good }, "notify_add: a tag that begins with notify: belongs to the library"),
-        (Add { description: Some(&essay), ..good }, "notify_add: a description may have 65536 bytes"),
+        (Add { description: Some(&essay), ..good }, "notify_add: a description may have 65535 bytes"),
         (Add { trace_context: Some(&trace), ..good }, "notify_add: a trace context may have 1000 bytes"),
         (Add { max_tries: Some("0"), ..good }, "notify_add: max_tries must be"),
     ] {

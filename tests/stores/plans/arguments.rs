@@ -107,7 +107,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "old_authorities" | "old_passing" => vec![list(&["500"])],
         "is_ended" => vec![list(&["777"]), list(&["200777"])],
-        "lock_act" | "lock_to_pass_on" => vec![list(&["777", "1"])],
+        "lock_act" | "lock_to_pass_on" | "param_bytes" | "param_text" => vec![list(&["777", "1"])],
         "list_ended_newest" | "list_ended_oldest" => each_slice(["1", "3"], &times),
         "list_live_newest" | "list_live_oldest" => each_slice(["0", "5"], &times),
         "list_dead_newest" | "list_dead_oldest" => each_slice(["'auth'", "'timeout'"], &times),

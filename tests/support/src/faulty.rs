@@ -149,6 +149,14 @@ impl SendStore for Faulty {
         self.pass("look", self.inner.send.look(look, limit)).await
     }
 
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
+        self.pass("param_bytes", self.inner.send.param_bytes(claimed)).await
+    }
+
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
+        self.pass("param", self.inner.send.param(claimed)).await
+    }
+
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
         self.pass("authority", self.inner.send.authority(id)).await
     }

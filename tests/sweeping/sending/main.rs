@@ -14,6 +14,7 @@ mod definitions;
 mod delivery;
 mod encryption;
 mod handler_results;
+mod large_params;
 mod lifecycle;
 mod limits;
 mod masks;
@@ -89,6 +90,8 @@ macro_rules! sending_suite {
                 unreadable_param_fails_alone_in_a_batch,
                 attempt_that_timed_out_is_not_sent_with_its_batch,
                 batch_that_hangs_is_dropped_and_fails_each_notice;
+            large_params: large_parameter_reaches_every_kind_of_handler_as_it_was_added,
+                description_of_a_large_parameter_with_a_mask_is_hidden_when_its_process_died;
             configs: refused_config_pauses_its_definition_until_it_is_corrected,
                 definition_that_its_handler_refuses_is_not_stored,
                 check_that_panics_refuses_the_config;

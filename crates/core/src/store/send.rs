@@ -14,6 +14,10 @@ use crate::error::StoreError;
 use crate::limit::{Quota, QuotaStop};
 use crate::notice::{AttemptRecord, ClaimedNotice, Status};
 
+/// The longest stored parameter, in bytes, that claims and looks return: what hundreds of notices may take in memory at once. A longer one is
+/// read alone, before its attempt.
+pub const LARGE_PARAM: usize = 256 * 1024;
+
 /// The send path: due times, claims, settles, leases, purges, heartbeats.
 ///
 /// See [`super`] for the contract of all methods.
@@ -41,6 +45,13 @@ pub trait SendStore: Send + Sync + 'static {
     /// Returns notices that must be settled by a caller without a claim, and does not claim them. The caller settles its
     /// decision under the fence, which rejects it if another caller was faster.
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
+
+    /// Returns how many bytes the parameter of a notice has that a claim or a look has left in the store; `None`: the notice is no longer there
+    /// under this fence.
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError>;
+
+    /// Returns that parameter.
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError>;
 
     /// Returns the authority of a notice of a built-in definition.
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError>;

@@ -23,6 +23,12 @@ use super::{CHANGE, LOOK, RedisStore, codec, member, notice_id};
 type Due = (i64, Vec<String>, i64, (i64, String, Option<String>));
 
 impl RedisStore {
+    /// Returns the parameter of a claimed notice, or how many bytes it has.
+    pub(super) async fn left_param(&self, claimed: &ClaimedNotice, whole: bool) -> Result<Option<String>, StoreError> {
+        let look = given::Look::Param { member: member(claimed.id), fence: Text(claimed.fence), whole };
+        self.run(&LOOK, claimed.def_id, &look, "reading a large parameter").await
+    }
+
     pub(super) async fn due_times(&self) -> Result<DueTimes, StoreError> {
         // Reads only ids, because reading 1,500 rows takes longer than looking for what is due in each definition.
         let (now, ids, due_alert): (i64, Vec<i64>, String) =

@@ -34,6 +34,14 @@ impl SendStore for RedisStore {
         self.look_for(look, limit).await
     }
 
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
+        Ok(self.left_param(claimed, false).await?.and_then(|bytes| bytes.parse().ok()))
+    }
+
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
+        self.left_param(claimed, true).await
+    }
+
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
         Ok(self.load(id).await?.and_then(|stored| codec::authority(&stored.authority()?)))
     }

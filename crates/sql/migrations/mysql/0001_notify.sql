@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     id             bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     def_id         bigint NOT NULL,
     param          longtext NOT NULL,
-    description    longtext,
+    description    text,
     errors         longtext,
     status         smallint NOT NULL DEFAULT 0,
     fence          integer NOT NULL DEFAULT 0,

@@ -63,7 +63,7 @@ BEGIN
         WHEN unique_until_claimed IS NOT NULL AND unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key, unique until claimed or until ended'
         WHEN the_max_tries < 1 THEN 'max_tries must be 1 or more'
-        WHEN length(the_description) > 65536 THEN 'a description may have 65536 bytes'
+        WHEN length(the_description) > 65535 THEN 'a description may have 65535 bytes'
         WHEN length(the_trace_context) > 1000 THEN 'a trace context may have 1000 bytes'
     END;
     IF problem IS NOT NULL THEN

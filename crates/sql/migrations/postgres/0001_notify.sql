@@ -93,7 +93,7 @@ CREATE TABLE notify_msg (
     dedupe_key     varchar(200),
     dedupe_until_ended boolean,
     ordering_key   varchar(200),
-    trace_context  text,
+    trace_context  varchar(1000),
     -- The object of the business that the notice is about, for operators: order:42.
     tag            varchar(200),
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
@@ -105,7 +105,8 @@ CREATE TABLE notify_msg (
     response       json,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
-    blocked_since  timestamptz
+    blocked_since  timestamptz,
+    CONSTRAINT notify_msg_texts CHECK (octet_length(description) <= 65535)
 );
 
 -- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row.

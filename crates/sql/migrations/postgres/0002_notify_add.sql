@@ -43,7 +43,7 @@ BEGIN
         WHEN notify_add.unique_until_claimed IS NOT NULL AND notify_add.unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key: unique_until_claimed or unique_until_ended'
         WHEN notify_add.max_tries < 1 THEN 'max_tries must be 1 or more'
-        WHEN octet_length(notify_add.description) > 65536 THEN 'a description may have 65536 bytes'
+        WHEN octet_length(notify_add.description) > 65535 THEN 'a description may have 65535 bytes'
         WHEN octet_length(notify_add.trace_context) > 1000 THEN 'a trace context may have 1000 bytes'
     END;
     IF problem IS NOT NULL THEN

@@ -119,6 +119,9 @@ CREATE TABLE notify_msg (
         AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200 AND length(tag) BETWEEN 1 AND 200
         AND (dedupe_until_ended IS NULL OR dedupe_until_ended IN (0, 1))
     ),
+    CONSTRAINT notify_msg_texts CHECK (
+        length(CAST(description AS blob)) <= 65535 AND length(CAST(trace_context AS blob)) <= 1000
+    ),
     -- 9999-12-31 is the due time of a notice that waits for its ack without end.
     CONSTRAINT notify_msg_times CHECK (
         (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))

@@ -35,8 +35,8 @@ BEGIN
     WHERE substr(NEW.tag, 1, 7) = 'notify:';
     SELECT RAISE(ABORT, 'notify_add: a notice has one dedupe key: unique_until_claimed or unique_until_ended')
     WHERE NEW.unique_until_claimed IS NOT NULL AND NEW.unique_until_ended IS NOT NULL;
-    SELECT RAISE(ABORT, 'notify_add: a description may have 65536 bytes')
-    WHERE length(CAST(NEW.description AS blob)) > 65536;
+    SELECT RAISE(ABORT, 'notify_add: a description may have 65535 bytes')
+    WHERE length(CAST(NEW.description AS blob)) > 65535;
     SELECT RAISE(ABORT, 'notify_add: a trace context may have 1000 bytes')
     WHERE length(CAST(NEW.trace_context AS blob)) > 1000;
     SELECT RAISE(ABORT, 'notify_add: max_tries must be a whole number, 1 or more')

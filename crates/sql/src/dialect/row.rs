@@ -1,6 +1,7 @@
 //! Reads and locks rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
 use solid_notify_core::notice::{ClaimedNotice, OwnLimits, Status, time_from_millis};
+use solid_notify_core::store::LARGE_PARAM;
 
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
@@ -36,12 +37,12 @@ macro_rules! columns {
 pub(crate) use columns;
 
 columns! {
-    /// The columns that a claim returns. No alias in front, because SQLite allows none in RETURNING; so no batch has a column
+    /// The columns that a claim returns, without a large parameter. No alias in front, because SQLite allows none in RETURNING; so no batch has a column
     /// `id`.
     pub(crate) Claimed(kind: Kind, new_fence: &str, called: &str):
     id = "id";
     def_id = "def_id";
-    param = "param";
+    param = format!("CASE WHEN {} <= {LARGE_PARAM} THEN param END", kind.json_bytes("param"));
     description = "description";
     errors = "errors";
     fence = new_fence;
@@ -98,10 +99,12 @@ pub(crate) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec
         let last_call = DB::moment(row, AT.last_call_time)?.unwrap_or(0);
         // An unreadable time of creation is replaced by the time of the call, because the notice must still be sent.
         let created = DB::moment(row, AT.create_time)?.unwrap_or(last_call);
+        let param = DB::text(row, AT.param)?;
         Ok(ClaimedNotice {
             id: required::<DB>(row, AT.id)?,
             def_id: required::<DB>(row, AT.def_id)?,
-            param: required_text::<DB>(row, AT.param)?,
+            param_is_left: param.is_none(),
+            param: param.unwrap_or_default(),
             description: DB::text(row, AT.description)?,
             errors: DB::text(row, AT.errors)?,
             status,

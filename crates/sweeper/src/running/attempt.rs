@@ -20,6 +20,7 @@ use tracing::Instrument;
 use super::called::{Called, Message, hide, kept, timed_out};
 use super::decrypt::decrypt;
 use super::in_flight::AttemptsInFlight;
+use super::large::read_param;
 use super::pause::pause;
 use super::span;
 use super::targets::{LATER, judge, pass_on};
@@ -82,6 +83,14 @@ impl Drop for WithoutOutcome<'_> {
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mut claimed: ClaimedNotice) -> Outcome {
     if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
+    }
+    let mut _room = None;
+    if claimed.param_is_left {
+        // In a box, because it is rare.
+        match Box::pin(read_param(worker, &mut claimed)).await {
+            Ok(taken) => _room = Some(taken),
+            Err((event, trouble)) => return Outcome { trouble, ..Outcome::new(claimed, ready, event) },
+        }
     }
     let encrypted = match decrypt(worker, definition, &mut claimed) {
         Ok(encrypted) => encrypted,

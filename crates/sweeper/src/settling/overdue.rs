@@ -106,10 +106,12 @@ async fn hide(
     claimed: &mut ClaimedNotice,
     reason: Option<String>,
 ) -> Option<String> {
+    // Of a parameter that is left in the store nothing is known.
     let is_plain = definition.row.encrypt_param && !is_encrypted(&claimed.param);
     let reason = reason.map(|text| if is_plain { format!("its receiver refused it; {NOT_KEPT}") } else { text });
     let texts = Texts { message: reason, description: claimed.description.take(), response: None };
     let texts = match ready.policy.mask.is_some() && !texts.is_empty() {
+        true if claimed.param_is_left => texts.hidden_as_a_whole(),
         true => {
             let (shared, param) = (Arc::clone(ready), claimed.param.clone());
             let hide = move |texts: &Texts, budget: &mut Budget| {

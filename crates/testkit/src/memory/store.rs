@@ -13,11 +13,18 @@ use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Authority, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore,
-    DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, PassOn, PassedOn, Purge, Purged,
-    SeenNode, SendLimits, SendStore, SeriesRow, Settle, Settled, Tick, was_seen,
+    DueSlice, DueTimes, Edit, Edited, LARGE_PARAM, LastTick, Lease, Look, NODE_LIVES, Node, PassOn, PassedOn, Purge,
+    Purged, SeenNode, SendLimits, SendStore, SeriesRow, Settle, Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
+
+/// Returns what claims and looks return of a notice.
+fn without_large_param(notice: &ClaimedNotice) -> ClaimedNotice {
+    let param_is_left = notice.param.len() > LARGE_PARAM;
+    let param = if param_is_left { String::new() } else { notice.param.clone() };
+    ClaimedNotice { param, param_is_left, ..notice.clone() }
+}
 
 #[async_trait]
 impl SendStore for MemoryStore {
@@ -101,7 +108,7 @@ impl SendStore for MemoryStore {
                 live.notice.last_call_time = now;
                 live.next_call_time = later(now, claim.lease);
                 live.called = true;
-                Some(live.notice.clone())
+                Some(without_large_param(&live.notice))
             })
             .collect();
         claimed.sort_unstable_by_key(|notice| notice.id);
@@ -120,7 +127,17 @@ impl SendStore for MemoryStore {
         };
         let mut found: Vec<&Live> = state.live.values().filter(wanted).collect();
         found.sort_by_key(|live| live.next_call_time);
-        Ok(found.into_iter().take(limit).map(|live| live.notice.clone()).collect())
+        Ok(found.into_iter().take(limit).map(|live| without_large_param(&live.notice)).collect())
+    }
+
+    async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
+        Ok(self.param(claimed).await?.map(|param| param.len()))
+    }
+
+    async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
+        let state = self.state();
+        let live = state.live.get(&claimed.id).filter(|live| live.notice.fence == claimed.fence);
+        Ok(live.map(|live| live.notice.param.clone()))
     }
 
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {

@@ -33,6 +33,11 @@ pub(super) enum Look<'a> {
     Find {
         member: String,
     },
+    Param {
+        member: String,
+        fence: Text<i64>,
+        whole: bool,
+    },
     List {
         set: String,
         from: String,

@@ -96,6 +96,12 @@ elseif what == 'find' then
   local notice = redis.call('HGETALL', notice_key(member))
   if #notice == 0 then return { notice, '' } end
   return { notice, redis.call('ZSCORE', status_set(fields(member, 'status')), member) or '' }
+elseif what == 'param' then
+  -- The `member` and its `fence`; `whole`: its parameter, else how many bytes that has.
+  local member = given.member
+  if fields(member, 'fence') ~= given.fence then return false end
+  if given.whole then return redis.call('HGET', notice_key(member), 'param') end
+  return text(redis.call('HSTRLEN', notice_key(member), 'param'))
 elseif what == 'list' then
   -- What `walk` needs; `most`, the maximum. Only the notice itself names the sets of its tag, class and group, so a member that has lost
   -- its notice is removed from them here.

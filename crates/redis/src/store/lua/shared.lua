@@ -119,6 +119,8 @@ local function seen(member)
     'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'param', 'description', 'errors', 'worker',
     'last_call_time', 'create_time', 'trace_context', 'ordering_key', 'max_tries', 'expires_at', 'tag')
   if not notice[1] then return false end
+  -- It is read alone, before the attempt.
+  if notice[5] and #notice[5] > 262144 then notice[5] = false end
   notice[#notice + 1] = member
   return notice
 end
