@@ -142,7 +142,7 @@ SELECT CAST(
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence + 1,
@@ -191,7 +191,7 @@ SKIP LOCKED;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence + 1,
@@ -240,7 +240,7 @@ SKIP LOCKED;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence + 1,
@@ -289,7 +289,7 @@ SKIP LOCKED;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence + 1,
@@ -467,7 +467,7 @@ FROM notify_def d;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -493,7 +493,7 @@ LIMIT $4;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -538,6 +538,16 @@ SET
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
 WHERE true AND m.fence = b.fence AND m.status + 0 = 5;
+
+-- param_bytes
+SELECT octet_length(param)
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- count_sending
 SELECT count(*)
@@ -1146,7 +1156,7 @@ WHERE id = $2;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -1169,7 +1179,7 @@ FOR UPDATE;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
   description,
   errors,
   fence,

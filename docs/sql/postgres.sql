@@ -277,7 +277,7 @@ WHERE m.id = ANY (ARRAY(SELECT id FROM due)) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -331,7 +331,7 @@ WHERE m.id = ANY (ARRAY(SELECT id FROM due)) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -384,7 +384,7 @@ WHERE m.id = ANY (ARRAY(SELECT id FROM due)) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -452,7 +452,7 @@ WHERE m.id = ANY (ARRAY(SELECT id FROM due)) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -613,7 +613,7 @@ LEFT JOIN
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -640,7 +640,7 @@ LIMIT $4;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -688,6 +688,16 @@ WHERE
   )
   AND m.fence = b.fence
   AND m.status + 0 = 5;
+
+-- param_bytes
+SELECT octet_length(param::text)
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- count_sending
 SELECT count(*)
@@ -1273,7 +1283,7 @@ WHERE
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -1588,7 +1598,7 @@ WHERE id = $2;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -1611,7 +1621,7 @@ FOR UPDATE;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
   description,
   errors,
   fence,

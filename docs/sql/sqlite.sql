@@ -286,7 +286,7 @@ WHERE m.id IN (SELECT id FROM due) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -340,7 +340,7 @@ WHERE m.id IN (SELECT id FROM due) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -394,7 +394,7 @@ WHERE m.id IN (SELECT id FROM due) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -458,7 +458,7 @@ WHERE m.id IN (SELECT id FROM due) AND m.status + 0 = $3
 RETURNING
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -555,7 +555,7 @@ FROM notify_def d;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -581,7 +581,7 @@ LIMIT $4;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -632,6 +632,16 @@ WHERE
   )
   AND m.fence = b.fence
   AND m.status + 0 = 5;
+
+-- param_bytes
+SELECT length(CAST(param AS blob))
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- count_sending
 SELECT count(*)
@@ -1192,7 +1202,7 @@ WHERE id = $2;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,
@@ -1214,7 +1224,7 @@ WHERE id = $2;
 SELECT
   id,
   def_id,
-  param,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
   description,
   errors,
   fence,

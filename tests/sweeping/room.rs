@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 /// A definition has half of 256 places.
 #[tokio::test]
-async fn more_large_parameters_than_there_is_room_for_wait_and_delay_no_other_definition() {
+async fn large_parameters_beyond_the_room_wait_and_delay_no_other() {
     let outbox = MemoryOutbox::new();
     for name in ["large", "other"] {
         outbox.define_if_missing(NotifyDef::new(name).timeout("1h").max_concurrency(200)).await.unwrap();

@@ -8,6 +8,18 @@ use crate::dialect::kind::Kind;
 use crate::dialect::row::{one_number, one_text};
 use crate::dialect::statement::{Arg, Statement, statements};
 
+impl Kind {
+    /// How many bytes the text of a JSON column has.
+    pub(crate) fn json_bytes(self, column: &str) -> String {
+        match self {
+            Self::Postgres => format!("octet_length({column}::text)"),
+            Self::MySql => format!("octet_length({column})"),
+            // `octet_length` is younger than the oldest SQLite.
+            Self::Sqlite => format!("length(CAST({column} AS blob))"),
+        }
+    }
+}
+
 statements! {
     LargeStatements:
     param_bytes,

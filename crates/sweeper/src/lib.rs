@@ -19,6 +19,7 @@ mod meters;
 mod monitor;
 mod reading;
 mod refusals;
+mod room;
 mod running;
 mod series;
 mod settling;

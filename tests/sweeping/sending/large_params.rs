@@ -63,7 +63,7 @@ pub async fn large_parameter_reaches_every_kind_of_handler_as_it_was_added(b: &d
     sweeper.shutdown().await;
 }
 
-pub async fn description_of_a_large_parameter_with_a_mask_is_hidden_when_its_process_died(b: &dyn Backend) {
+pub async fn description_beside_a_large_parameter_is_hidden_after_a_crash(b: &dyn Backend) {
     let def = NotifyDef::new("sync").mask(r#"["$.card"]"#).max_retry_times(0);
     b.outbox().define_if_missing(def).await.unwrap();
     let param = serde_json::json!({ "card": "4111", "text": text(LARGE_PARAM) });

@@ -91,7 +91,7 @@ macro_rules! sending_suite {
                 attempt_that_timed_out_is_not_sent_with_its_batch,
                 batch_that_hangs_is_dropped_and_fails_each_notice;
             large_params: large_parameter_reaches_every_kind_of_handler_as_it_was_added,
-                description_of_a_large_parameter_with_a_mask_is_hidden_when_its_process_died;
+                description_beside_a_large_parameter_is_hidden_after_a_crash;
             configs: refused_config_pauses_its_definition_until_it_is_corrected,
                 definition_that_its_handler_refuses_is_not_stored,
                 check_that_panics_refuses_the_config;

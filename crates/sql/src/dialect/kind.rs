@@ -137,16 +137,6 @@ impl Kind {
         }
     }
 
-    /// How many bytes the text of a JSON column has.
-    pub(crate) fn json_bytes(self, column: &str) -> String {
-        match self {
-            Postgres => format!("octet_length({column}::text)"),
-            MySql => format!("octet_length({column})"),
-            // `octet_length` is younger than the oldest SQLite.
-            Sqlite => format!("length(CAST({column} AS blob))"),
-        }
-    }
-
     /// Locks the rows of `m` and skips rows that other sessions lock. SQLite has one writer, so it needs no row locks. Postgres
     /// and MySQL need `OF`, because rows of a function or of a JSON table cannot be locked. MariaDB does not know `OF` and skips
     /// the comment, which only MySQL reads.

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn acks_that_a_lock_keeps_from_being_stored_are_checked_again_and_missed_the_second_time() {
+    async fn acks_that_a_lock_stops_are_missed_at_the_second_check() {
         let health = Health::new(Duration::ZERO, Duration::ZERO);
         let locked = || Err(StoreError::new("checking acks", FaultKind::Slow, "a lock"));
         health.checked_acks(Ok(()));

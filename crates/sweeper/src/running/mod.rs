@@ -5,7 +5,7 @@ pub(crate) mod attempt;
 mod called;
 mod decrypt;
 mod in_flight;
-pub(crate) mod large;
+mod large;
 mod pause;
 mod span;
 mod targets;
