@@ -180,7 +180,7 @@ async fn a_name_that_is_unknown_deleted_or_null_is_refused<D: Plain>() {
 async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
     let db = with_sync::<D>().await;
     let (long, longest) = ("é".repeat(201), "é".repeat(200));
-    let (essay, trace) = ("x".repeat(65_537), "x".repeat(1_001));
+    let (essay, trace) = ("x".repeat(65_536), "x".repeat(1_001));
     let good = Add::new("sync", "1");
     let key = "notify_add: a key must have 1 to 200 characters";
     for (add, words) in [
