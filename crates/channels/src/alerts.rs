@@ -11,6 +11,8 @@ use crate::chat::{self, ChatService, NamedChat};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
 use crate::hiding;
+#[cfg(feature = "plain-chat")]
+use crate::http::Client;
 #[cfg(feature = "mail")]
 use crate::mail::{self, Mailer};
 
@@ -30,7 +32,7 @@ pub struct AlertChannels {
     #[cfg(feature = "plain-chat")]
     chats: Vec<NamedChat>,
     #[cfg(feature = "plain-chat")]
-    client: reqwest::Client,
+    client: Client,
     defaults: Recipients,
 }
 

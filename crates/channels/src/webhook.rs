@@ -21,20 +21,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use chrono::Utc;
-use reqwest::Client;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult};
+use url::{Position, Url};
 
 pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
-use crate::error::ChannelError;
 use crate::hiding;
-use crate::http::{HandedBack, Keep, KeptHosts, Network};
+use crate::http::{self, Client, HandedBack, Keep, KeptHosts, Network};
 use crate::secrets::Secrets;
+use crate::tls;
 use auth::{Auth, Authorization, KeptToken, OAuth2, TokenCache, Tokens};
 use client::{Clients, TlsClient, TlsFiles};
 pub use prepared::Prepared;
@@ -76,7 +76,7 @@ impl Channel for Webhook {
     fn prepare(&self, config: WebhookConfig) -> Result<Prepared, String> {
         let url = config.check()?;
         let networks = &self.network.networks;
-        if let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) {
+        if let Some(host) = url.as_ref().and_then(Url::host_str) {
             networks.check_host(host).map_err(|refused| format!("url: {refused}"))?;
         }
         let tls = config.tls.as_ref().map(|files| self.tls.get(files));
@@ -107,9 +107,9 @@ impl Channel for Webhook {
 }
 
 /// Returns what tells connections apart: the host with scheme and port, and the client.
-fn client_and_host(url: &reqwest::Url, tls: Option<&Arc<TlsClient>>) -> String {
+fn client_and_host(url: &Url, tls: Option<&Arc<TlsClient>>) -> String {
     let client = tls.map_or(std::ptr::null(), Arc::as_ptr);
-    format!("{client:?} {}", &url[..url::Position::BeforePath])
+    format!("{client:?} {}", &url[..Position::BeforePath])
 }
 
 impl Webhook {
@@ -155,7 +155,7 @@ impl Webhook {
         // The time-out may end this while the body is read, so the status is reported before.
         notice.set_response(Response::new(status));
         let limit = config.max_response_bytes;
-        let body = receive::body(&mut response, limit).await;
+        let body = response.body(limit).await;
         let body = body.map_err(|error| prepared.unanswered(error))?;
         notice.set_response(receive::kept(status, &body, limit, &hiding::hidden()));
         let is_success = config.success.iter().any(|pattern| pattern.contains(status));
@@ -167,8 +167,9 @@ impl Webhook {
         match (&prepared.tls, &prepared.config.tls) {
             (Some(kept), Some(files)) => kept.get((&self.network, keep), files, secrets),
             _ => self.clients.get(keep, || {
-                let client = self.network.builder(keep).build();
-                client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error).to_string())
+                let tls = tls::config(tls::Certificates::default());
+                let tls = tls.map_err(|problem| format!("the HTTP client of webhooks: {problem}"))?;
+                Ok(self.network.client(keep, tls))
             }),
         }
     }
@@ -180,7 +181,7 @@ impl Webhook {
         request: &Request<'_>,
         Tokens { client, secrets, .. }: &Tokens<'_>,
         authorization: Option<&Authorization>,
-    ) -> Result<reqwest::Response, Failure> {
+    ) -> Result<http::Response, Failure> {
         let config = &prepared.config;
         let (mut headers, seconds) = (request.headers.clone(), Utc::now().timestamp());
         headers.insert("webhook-timestamp", seconds.into());
@@ -196,10 +197,7 @@ impl Webhook {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let mut sent = client.request(config.method.into(), request.url.clone()).headers(headers);
-        if !request.body.is_empty() {
-            sent = sent.body(request.body.as_bytes().to_owned());
-        }
-        sent.send().await.map_err(|error| prepared.unanswered(error))
+        let sent = client.send(config.method.into(), &request.url, headers, request.body.as_bytes().to_owned());
+        sent.await.map_err(|error| prepared.unanswered(error))
     }
 }

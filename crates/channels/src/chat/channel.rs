@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HandlerResult};
+use url::Url;
 
-use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, build};
+use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, tls};
 use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
-use crate::http::{self, HandedBack, Keep, Network};
+use crate::http::{self, Client, HandedBack, Keep, Network};
 use crate::lookup::System;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
@@ -62,9 +62,10 @@ impl Chat {
     fn client(&self) -> Result<Client, String> {
         let make = || {
             let proxy = self.proxy.as_ref().map(|url| http::proxy(url.expose_secret())).transpose()?;
-            build(Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy }.builder(Keep::Many))
+            let network = Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy };
+            Ok(network.client(Keep::Many, tls()?))
         };
-        self.client.get_or_init(|| make().map_err(|error| error.to_string())).clone()
+        self.client.get_or_init(|| make().map_err(|error: ChannelError| error.to_string())).clone()
     }
 }
 

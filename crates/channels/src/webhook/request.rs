@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::Failure;
 use tokio::sync::OnceCell;
+use url::Url;
 
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
