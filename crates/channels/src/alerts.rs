@@ -100,7 +100,9 @@ impl AlertChannels {
         };
         hiding::note(mailer.password());
         let letter = mail::alert_letter(notice.param(), mailboxes);
-        match mailer.send(&letter, &notice.idempotency_key(), &left).await {
+        let composed = mailer.compose(letter, &notice.idempotency_key(), left);
+        let sent = async { mailer.send(composed?).await };
+        match sent.await {
             Ok(sent) => {
                 progress.note(sent.accepted.iter().map(AsRef::as_ref));
                 errors.extend(sent.refused);

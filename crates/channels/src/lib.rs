@@ -54,6 +54,8 @@ mod brokers;
 mod channel;
 #[cfg(feature = "plain-chat")]
 mod chat;
+#[cfg(any(feature = "mail", feature = "plain-webhook"))]
+mod computing;
 mod delivered;
 mod error;
 mod field;

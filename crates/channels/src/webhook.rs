@@ -31,6 +31,7 @@ pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
+use crate::computing;
 use crate::hiding;
 use crate::http::{self, Client, HandedBack, Keep, KeptHosts, Network};
 use crate::secrets::Secrets;
@@ -144,12 +145,12 @@ impl Webhook {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
         };
-        let mut response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
+        let mut response = self.exchange((prepared, notice), &request, &tokens, authorization.as_ref()).await?;
         if response.status() == 401
             && let Some(auth) = config.auth.as_ref().filter(|auth| auth.is_renewable())
         {
             authorization = Some(auth.authorization(&tokens, authorization.as_ref()).await?);
-            response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
+            response = self.exchange((prepared, notice), &request, &tokens, authorization.as_ref()).await?;
         }
         let status = response.status().as_u16();
         // The time-out may end this while the body is read, so the status is reported before.
@@ -177,8 +178,8 @@ impl Webhook {
     /// Sends the request once, signed with the time of now.
     async fn exchange(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
+        (prepared, notice): (&Prepared, &AnyNotice),
+        request: &Request,
         Tokens { client, secrets, .. }: &Tokens<'_>,
         authorization: Option<&Authorization>,
     ) -> Result<http::Response, Failure> {
@@ -186,8 +187,10 @@ impl Webhook {
         let (mut headers, seconds) = (request.headers.clone(), Utc::now().timestamp());
         headers.insert("webhook-timestamp", seconds.into());
         if !config.signing_keys.is_empty() {
-            let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-            let signature = sign::signatures(&config.signing_keys, secrets, (id, seconds), request.body.as_bytes())?;
+            let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+            let (signer, body) = (sign::signer(&config.signing_keys, secrets)?, request.body.clone());
+            let bytes = body.len() * config.signing_keys.len();
+            let signature = computing::on(notice, bytes, move || signer.sign(&id, seconds, &body)).await?;
             headers.insert("webhook-signature", HeaderValue::try_from(signature).map_err(Failure::retry)?);
         }
         if let Some(authorization) = authorization {
@@ -197,7 +200,7 @@ impl Webhook {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let sent = client.send(config.method.into(), &request.url, headers, request.body.as_bytes().to_owned());
+        let sent = client.send(config.method.into(), &request.url, headers, request.body.clone());
         sent.await.map_err(|error| prepared.unanswered(error))
     }
 }
