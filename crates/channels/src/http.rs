@@ -47,7 +47,6 @@ pub(crate) enum Keep {
     Many,
     #[cfg(feature = "plain-webhook")]
     Few,
-    #[cfg(feature = "plain-webhook")]
     None,
 }
 
@@ -57,7 +56,6 @@ impl Keep {
             Self::Many => IDLE_CONNECTIONS,
             #[cfg(feature = "plain-webhook")]
             Self::Few => FEW_IDLE_CONNECTIONS,
-            #[cfg(feature = "plain-webhook")]
             Self::None => 0,
         }
     }

@@ -135,6 +135,7 @@ impl Webhook {
             false => self.kept_hosts.begin(client_and_host(&request.url, prepared.tls.as_ref())),
         };
         let keep = match &kept_host {
+            _ if self.handed_back.has(notice) => Keep::None,
             _ if config.has_one_host() => Keep::Many,
             Some(_) => Keep::Few,
             None => Keep::None,

@@ -11,8 +11,9 @@ use solid_notify_sweeper::{Failure, HandlerResult};
 use super::client::chain;
 use crate::channel::AnyNotice;
 
-/// The notices that were handed back once, by idempotency key, because their receiver closed a connection over HTTP/2 with an error. It does so because of
-/// one of the requests on it, and does not say which.
+/// The notices that were handed back, by idempotency key, because their receiver closed a connection over HTTP/2 with an error. It does so because of
+/// one of the requests on it, and does not say which. Each is sent on connections of its own until it has succeeded, so that it can only hurt itself, and
+/// is not handed back again.
 #[derive(Debug, Default)]
 pub(crate) struct HandedBack(Mutex<HashSet<String>>);
 
@@ -20,15 +21,24 @@ pub(crate) struct HandedBack(Mutex<HashSet<String>>);
 const HANDED_BACK: usize = 10_000;
 
 impl HandedBack {
-    /// Returns the result of an attempt: handed back, where it failed with the connection for the first time. The next time counts.
+    /// Returns whether the notice needs a connection of its own.
+    pub(crate) fn has(&self, notice: &AnyNotice) -> bool {
+        let keys = self.0.lock();
+        !keys.is_empty() && keys.contains(&notice.idempotency_key())
+    }
+
+    /// Returns the result of an attempt: handed back, where it failed with the connection for the first time. Each later time counts.
     pub(crate) fn once(&self, notice: &AnyNotice, result: HandlerResult) -> HandlerResult {
         let is_closed = result.as_ref().is_err_and(|failure| is_go_away(&**failure.error()));
         let mut keys = self.0.lock();
-        if !is_closed && keys.is_empty() {
+        if !is_closed && (keys.is_empty() || result.is_err()) {
             return result;
         }
         let key = notice.idempotency_key();
-        if keys.remove(&key) || !is_closed {
+        if result.is_ok() {
+            keys.remove(&key);
+        }
+        if !is_closed || keys.contains(&key) {
             return result;
         }
         if keys.len() >= HANDED_BACK {
