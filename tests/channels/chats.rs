@@ -100,7 +100,7 @@ async fn an_error_status_is_a_failure_with_every_body() {
     let desk = desk(WeCom::new(receiver.url("/send?key=the-key-of-mine"))).await;
     let failed = desk.send(&alert("sync", &[], &["ops"]), Status::Failed).await;
     assert!(error(&failed).contains("502"), "{}", error(&failed));
-    assert_eq!(desk.causes.all(), [["reqwest"]], "a classifier finds its status");
+    assert_eq!(desk.causes.all(), [["status"]], "a classifier finds its status");
     desk.close().await;
 }
 
@@ -135,8 +135,7 @@ async fn an_unreachable_chat_reports_its_cause_and_not_its_url() {
     let failed = desk.send(&alert("sync", &[], &["ops"]), Status::Failed).await;
     assert!(error(&failed).starts_with("the chat `ops` did not answer: "), "{}", error(&failed));
     assert!(!error(&failed).contains("t0ken-of-slack"), "{}", error(&failed));
-    let causes = desk.causes.all().remove(0);
-    assert!(causes.first() == Some(&"reqwest") && causes.contains(&"io"), "{causes:?}");
+    assert_eq!(desk.causes.all().remove(0).first(), Some(&"io"));
     desk.close().await;
 }
 

@@ -132,8 +132,8 @@ pub fn known_types(error: &(dyn Error + 'static)) -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<reqwest::Error>() {
-            found.push("reqwest");
+        if error.is::<solid_notify::HttpStatus>() {
+            found.push("status");
         } else if error.is::<lettre::transport::smtp::Error>() {
             found.push("lettre");
         } else if error.is::<std::io::Error>() {

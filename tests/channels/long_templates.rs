@@ -4,11 +4,12 @@
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
-use solid_notify::channels::{Channel, ChannelExt, Chat, Webhook};
+use solid_notify::channels::{Channel, ChannelExt, Chat, Mail, Mailer, Webhook};
 use solid_notify::{NewNotice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
 use test_support::memory::MemoryBackend;
 use test_support::sending::{allow_secrets, eventually, reaches, record};
+use test_support::smtp::SmtpServer;
 use tokio::sync::oneshot;
 
 use crate::configured::{SecretFile, own_machine};
@@ -98,6 +99,29 @@ async fn large_parameter_is_read_without_the_runtime() {
     let configs = (config("{{ param.numbers | length }}"), config(PLAIN));
     let sent = sent_beside_plain_ones(webhook(), configs, param).await;
     assert_eq!((sent.0, &receiver.posted.all().pop().unwrap().body), (Status::Succeeded, &json!(400_000)));
+}
+
+#[tokio::test]
+async fn large_request_is_signed_without_the_runtime() {
+    let (receiver, key) = (Receiver::accepting("ok").await, SecretFile::new("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="));
+    let config = json!({ "url": receiver.url("/"), "signing_keys": [key.reference()] });
+    let param = json!({ "text": "x".repeat(100_000) });
+    let sent = sent_beside_plain_ones(webhook(), (config.clone(), config), param.clone()).await;
+    assert_eq!((sent.0, &receiver.posted.all().pop().unwrap().body), (Status::Succeeded, &param));
+}
+
+/// The templates are short; the file is not.
+#[tokio::test]
+async fn large_mail_is_composed_without_the_runtime() {
+    let (server, files) = (SmtpServer::start().await, tempfile::tempdir().unwrap());
+    std::fs::write(files.path().join("payslip.pdf"), "x".repeat(100_000)).unwrap();
+    let plain = json!({ "to": ["a@shop.example"], "subject": "x", "text": PLAIN });
+    let mut large = plain.clone();
+    large["attachments"] = json!([{ "name": "a", "content_type": "application/pdf", "file": "payslip.pdf" }]);
+    let mailer = Mailer::from_url(&server.url()).unwrap().from("shop@shop.example").build().unwrap();
+    let mail = Mail::with(mailer).attachments_from(files.path());
+    let sent = sent_beside_plain_ones(mail, (large, plain), json!({ "n": 1 })).await;
+    assert_eq!(sent.0, Status::Succeeded, "{sent:?}");
 }
 
 #[tokio::test]

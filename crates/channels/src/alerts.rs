@@ -11,6 +11,8 @@ use crate::chat::{self, ChatService, NamedChat};
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
 use crate::hiding;
+#[cfg(feature = "plain-chat")]
+use crate::http::Client;
 #[cfg(feature = "mail")]
 use crate::mail::{self, Mailer};
 
@@ -30,7 +32,7 @@ pub struct AlertChannels {
     #[cfg(feature = "plain-chat")]
     chats: Vec<NamedChat>,
     #[cfg(feature = "plain-chat")]
-    client: reqwest::Client,
+    client: Client,
     defaults: Recipients,
 }
 
@@ -98,7 +100,9 @@ impl AlertChannels {
         };
         hiding::note(mailer.password());
         let letter = mail::alert_letter(notice.param(), mailboxes);
-        match mailer.send(&letter, &notice.idempotency_key(), &left).await {
+        let composed = mailer.compose(letter, &notice.idempotency_key(), left);
+        let sent = async { mailer.send(composed?).await };
+        match sent.await {
             Ok(sent) => {
                 progress.note(sent.accepted.iter().map(AsRef::as_ref));
                 errors.extend(sent.refused);

@@ -7,6 +7,7 @@ mod link;
 mod replies;
 mod reply;
 mod send;
+mod trouble;
 
 use std::sync::Arc;
 

@@ -12,17 +12,20 @@ mod sign;
 mod slack;
 mod we_com;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use chrono::{DateTime, Utc};
-use reqwest::header::HeaderMap;
-use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
 use serde_json::Value;
 use solid_notify_core::Response;
 use solid_notify_core::definition::SecretString;
 use solid_notify_core::error::BoxError;
+use solid_notify_sweeper::HttpStatus;
+use tokio::time::timeout;
+use url::Url;
 
 pub use channel::Chat;
 pub use ding_talk::DingTalk;
@@ -32,6 +35,7 @@ pub use we_com::WeCom;
 
 use crate::error::ChannelError;
 use crate::hiding;
+use crate::http::{self, Client};
 use crate::lookup::System;
 use crate::tls;
 
@@ -39,7 +43,7 @@ use crate::tls;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait after "too many requests" without a stated time.
 const USUAL_DELAY: Duration = Duration::from_secs(60);
-/// An answer is usually one line; a longer one is not read to its end.
+/// How many bytes of an answer are read.
 const ANSWER_LIMIT: usize = 16 * 1024;
 /// How many characters of an answer an error contains.
 const EXCERPT: usize = 200;
@@ -160,8 +164,7 @@ impl NamedChat {
         hiding::note(&secrets.collect::<Vec<_>>());
         let Answer { status, failure, retry_after, body } = match ask(client, &post).await {
             Ok(answer) => answer,
-            // The URL is the secret of most services, and reqwest's errors contain it.
-            Err(error) => return (None, Err(ChannelError::NoAnswer { chat, source: error.without_url().into() })),
+            Err(source) => return (None, Err(ChannelError::NoAnswer { chat, source })),
         };
         // Some services repeat an unknown token in their answer. It is removed before a part of the answer is taken.
         let is_cut = body.len() >= ANSWER_LIMIT;
@@ -196,44 +199,44 @@ struct Answer {
     body: String,
 }
 
-async fn ask(client: &Client, post: &Post) -> Result<Answer, reqwest::Error> {
-    let response = client.post(&post.url).json(&post.body).send().await?;
+/// Posts a message, within a time.
+///
+/// # Errors
+/// There was no answer. The error does not contain the URL, which is the secret of most services.
+async fn ask(client: &Client, post: &Post) -> Result<Answer, BoxError> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no complete answer within {TIMEOUT:?}"));
+    timeout(TIMEOUT, exchange(client, post)).await.map_err(late)?
+}
+
+async fn exchange(client: &Client, post: &Post) -> Result<Answer, BoxError> {
+    let url = Url::parse(&post.url)?;
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let mut response = client.send(Method::POST, &url, headers, serde_json::to_vec(&post.body)?).await?;
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
     Ok(Answer {
-        status: response.status(),
-        failure: response.error_for_status_ref().err().map(|error| error.without_url().into()),
+        status,
+        failure: is_error.then(|| HttpStatus(status.as_u16()).into()),
         retry_after: retry_after(response.headers()),
-        body: beginning(response).await?,
+        // An answer is usually one line; a longer one is not read to its end.
+        body: String::from_utf8_lossy(&response.body(ANSWER_LIMIT).await?).into_owned(),
     })
 }
 
-/// Builds the HTTP client for the chats of alerts, which the program itself names.
+/// Makes the HTTP client for the chats of alerts, which the program itself names.
 pub(crate) fn client() -> Result<Client, ChannelError> {
-    // A webhook does not move, and a redirect would reveal its secret to another server.
-    let builder = Client::builder().dns_resolver(Arc::new(System)).redirect(redirect::Policy::none());
-    build(builder.user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION"))))
+    Ok(http::client_of_the_program(Arc::new(System), tls()?))
 }
 
-fn build(builder: ClientBuilder) -> Result<Client, ChannelError> {
-    let client = builder.timeout(TIMEOUT).build();
-    client.map_err(|error| ChannelError::setup_failed("the HTTP client for chats", error))
+fn tls() -> Result<tls::Config, ChannelError> {
+    let config = tls::config(tls::Certificates::default());
+    config.map_err(|problem| ChannelError::setup(format!("the HTTP client for chats: {problem}")))
 }
 
 /// Returns the seconds to wait: from the standard header, or from that of Feishu's gateway.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
     ["retry-after", "x-ogw-ratelimit-reset"].into_iter().find_map(seconds).map(Duration::from_secs)
-}
-
-async fn beginning(mut response: reqwest::Response) -> Result<String, reqwest::Error> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        body.extend_from_slice(&chunk);
-        if body.len() >= ANSWER_LIMIT {
-            body.truncate(ANSWER_LIMIT);
-            break;
-        }
-    }
-    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// Puts the keyword that a robot requires in each message before the text.

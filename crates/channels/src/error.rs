@@ -1,6 +1,6 @@
 //! [`ChannelError`]: why a mail or a message did not reach a recipient, or why a channel cannot be set up.
 //!
-//! The errors of the clients (`lettre`, `reqwest`, `std::io`) stay in the chain of sources, so that the sweeper can
+//! The errors of the clients (`lettre`, `std::io`) and [`HttpStatus`](solid_notify_sweeper::HttpStatus) stay in the chain of sources, so that the sweeper can
 //! classify an error by its type. None of the texts contains a secret.
 
 use std::fmt::Write as _;
@@ -81,7 +81,7 @@ pub enum ChannelError {
     NoAnswer {
         /// The chat's name.
         chat: String,
-        /// A `reqwest::Error`, without its URL.
+        /// An `std::io::Error`, without the URL.
         source: BoxError,
     },
     /// A chat's server answered that it did not take the message.
@@ -91,7 +91,7 @@ pub enum ChannelError {
         chat: String,
         /// The server's answer.
         reason: String,
-        /// A `reqwest::Error` with the status, if that was an error status.
+        /// A `HttpStatus`, if the status was that of an error.
         source: Option<BoxError>,
     },
     /// A chat got more messages than it accepts in a time.

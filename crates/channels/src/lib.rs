@@ -54,6 +54,8 @@ mod brokers;
 mod channel;
 #[cfg(feature = "plain-chat")]
 mod chat;
+#[cfg(any(feature = "mail", feature = "plain-webhook"))]
+mod computing;
 mod delivered;
 mod error;
 mod field;
@@ -92,6 +94,8 @@ pub use channel::{AnyNotice, Channel, ChannelExt, schema};
 #[cfg(feature = "plain-chat")]
 pub use chat::{Chat, ChatResponse, ChatResult, ChatService, DingTalk, Feishu, Post, Slack, WeCom};
 pub use error::ChannelError;
+#[cfg(feature = "plain-webhook")]
+pub use http::{Resolve, Resolving};
 #[cfg(feature = "mail")]
 pub use mail::{Mail, Mailer, MailerBuilder};
 #[cfg(feature = "nats")]

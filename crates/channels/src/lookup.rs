@@ -161,13 +161,10 @@ pub(crate) fn sockets(
 pub(crate) struct System;
 
 #[cfg(any(feature = "plain-chat", feature = "plain-webhook"))]
-impl reqwest::dns::Resolve for System {
-    fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
-        let found = addresses(name.as_str());
-        Box::pin(async move {
-            let found = found.await?.into_iter().map(|ip| SocketAddr::new(ip, 0));
-            Ok(Box::new(found) as reqwest::dns::Addrs)
-        })
+impl crate::http::Resolve for System {
+    fn resolve(&self, host: &str) -> crate::http::Resolving {
+        let found = addresses(host);
+        Box::pin(async move { Ok(found.await?) })
     }
 }
 

@@ -78,16 +78,25 @@ impl Mailer {
         self.settings.password.as_ref()
     }
 
-    /// Sends a letter to these of its recipients. `id` is the same at each attempt, so that a mail program shows a mail that arrives twice
-    /// only once.
-    pub(crate) async fn send(&self, letter: &Letter, id: &str, to: &[Address]) -> Result<Sent, ChannelError> {
-        let failed = |source: BoxError| {
-            let to = to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            ChannelError::Mail { to, server: self.settings.server(), source }
-        };
-        let from = letter.from.as_ref().unwrap_or(&self.settings.from);
-        let mail = message::compose(letter, from, id).map_err(|error| failed(error.into()))?;
-        let (refusals, response) = session::send(&self.settings, from, to, &mail).await.map_err(failed)?;
+    /// Makes a mail for these recipients of a letter. `id` is the same at each attempt, so that a mail program shows a mail that arrives twice
+    /// only once. It takes long for a large letter.
+    pub(crate) fn compose(&self, letter: Letter, id: &str, to: Vec<Address>) -> Result<Composed, ChannelError> {
+        let from = letter.from.clone().unwrap_or_else(|| self.settings.from.clone());
+        match message::compose(letter, &from, id) {
+            Ok(mail) => Ok(Composed { from, to, mail }),
+            Err(error) => Err(self.failed(&to, error.into())),
+        }
+    }
+
+    fn failed(&self, to: &[Address], source: BoxError) -> ChannelError {
+        let to = to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        ChannelError::Mail { to, server: self.settings.server(), source }
+    }
+
+    /// Sends a mail.
+    pub(crate) async fn send(&self, Composed { from, to, mail }: Composed) -> Result<Sent, ChannelError> {
+        let sent = session::send(&self.settings, &from, &to, &mail).await;
+        let (refusals, response) = sent.map_err(|source| self.failed(&to, source))?;
         let is_accepted = |address: &&Address| refusals.iter().all(|(other, _)| other != *address);
         let accepted = to.iter().filter(is_accepted).cloned().collect();
         let refused = refusals.into_iter().map(|(address, error)| ChannelError::AddressRefused {
@@ -96,6 +105,13 @@ impl Mailer {
         });
         Ok(Sent { accepted, refused: refused.collect(), response })
     }
+}
+
+/// A mail in its wire format, and where it goes.
+pub(crate) struct Composed {
+    from: Mailbox,
+    to: Vec<Address>,
+    mail: Vec<u8>,
 }
 
 /// What the server made of a mail.

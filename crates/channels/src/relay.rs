@@ -48,6 +48,9 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How long the client may take to read the last bytes of a server that has closed the connection.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long the client may take to end a connection that is no longer used. One that waits for a server does not end it.
+const TIME_TO_END: Duration = Duration::from_secs(5);
+
 /// How many servers a client may be connected to at the same time: those of a cluster. A hostile server names as many as it likes.
 pub(crate) const SERVERS: usize = 64;
 
@@ -67,6 +70,8 @@ struct Counted {
     open: AtomicUsize,
     /// The client has closed a connection, or its task has ended.
     left: watch::Sender<bool>,
+    /// The connections are given up.
+    cut: watch::Sender<bool>,
 }
 
 impl Intake {
@@ -83,14 +88,25 @@ impl Intake {
     }
 
     fn with(limit: Limit) -> Arc<Self> {
-        let counted =
-            Counted { taken: AtomicU64::new(0), limit, open: AtomicUsize::new(0), left: watch::Sender::new(false) };
+        let counted = Counted {
+            taken: AtomicU64::new(0),
+            limit,
+            open: AtomicUsize::new(0),
+            left: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
+        };
         Arc::new(Self { counted: Arc::new(counted), used: watch::Sender::new(()) })
     }
 
     /// Returns whether another connection is to be made for further messages.
     pub(crate) fn is_worn(&self) -> bool {
         self.counted.taken.load(Ordering::Relaxed) >= self.counted.limit.worn
+    }
+
+    /// Closes all connections, without the client.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn cut(&self) {
+        self.counted.cut.send_replace(true);
     }
 
     /// Returns whether the client has closed a connection.
@@ -166,12 +182,27 @@ async fn serve(listener: TcpListener, server: TcpStream, place: Place, mut used:
     tokio::select! {
         () = pass(client, server, &place.0) => {}
         () = refuse(&listener) => {}
+        () = given_up(&place.0, used.clone()) => {}
     }
     place.0.left.send_replace(true);
     tokio::select! {
         _ = timeout(LINGER, refuse(&listener)) => {}
         // Its sender is gone.
         _ = used.changed() => {}
+    }
+}
+
+/// Waits until the connection is given up.
+async fn given_up(counted: &Counted, mut used: watch::Receiver<()>) {
+    let unused = async {
+        // Its sender is gone.
+        let _ = used.changed().await;
+        sleep(TIME_TO_END).await;
+    };
+    let mut cut = counted.cut.subscribe();
+    tokio::select! {
+        _ = cut.wait_for(|cut| *cut) => {}
+        () = unused => {}
     }
 }
 

@@ -21,20 +21,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use chrono::Utc;
-use reqwest::Client;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult};
+use url::{Position, Url};
 
 pub use builder::WebhookBuilder;
 pub use config::WebhookConfig;
 
 use crate::channel::{AnyNotice, Channel};
-use crate::error::ChannelError;
+use crate::computing;
 use crate::hiding;
-use crate::http::{HandedBack, Keep, KeptHosts, Network};
+use crate::http::{self, Client, HandedBack, Keep, KeptHosts, Network};
 use crate::secrets::Secrets;
+use crate::tls;
 use auth::{Auth, Authorization, KeptToken, OAuth2, TokenCache, Tokens};
 use client::{Clients, TlsClient, TlsFiles};
 pub use prepared::Prepared;
@@ -76,7 +77,7 @@ impl Channel for Webhook {
     fn prepare(&self, config: WebhookConfig) -> Result<Prepared, String> {
         let url = config.check()?;
         let networks = &self.network.networks;
-        if let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) {
+        if let Some(host) = url.as_ref().and_then(Url::host_str) {
             networks.check_host(host).map_err(|refused| format!("url: {refused}"))?;
         }
         let tls = config.tls.as_ref().map(|files| self.tls.get(files));
@@ -107,9 +108,9 @@ impl Channel for Webhook {
 }
 
 /// Returns what tells connections apart: the host with scheme and port, and the client.
-fn client_and_host(url: &reqwest::Url, tls: Option<&Arc<TlsClient>>) -> String {
+fn client_and_host(url: &Url, tls: Option<&Arc<TlsClient>>) -> String {
     let client = tls.map_or(std::ptr::null(), Arc::as_ptr);
-    format!("{client:?} {}", &url[..url::Position::BeforePath])
+    format!("{client:?} {}", &url[..Position::BeforePath])
 }
 
 impl Webhook {
@@ -134,6 +135,7 @@ impl Webhook {
             false => self.kept_hosts.begin(client_and_host(&request.url, prepared.tls.as_ref())),
         };
         let keep = match &kept_host {
+            _ if self.handed_back.has(notice) => Keep::None,
             _ if config.has_one_host() => Keep::Many,
             Some(_) => Keep::Few,
             None => Keep::None,
@@ -144,18 +146,18 @@ impl Webhook {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
         };
-        let mut response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
+        let mut response = self.exchange((prepared, notice), &request, &tokens, authorization.as_ref()).await?;
         if response.status() == 401
             && let Some(auth) = config.auth.as_ref().filter(|auth| auth.is_renewable())
         {
             authorization = Some(auth.authorization(&tokens, authorization.as_ref()).await?);
-            response = self.exchange(prepared, &request, &tokens, authorization.as_ref()).await?;
+            response = self.exchange((prepared, notice), &request, &tokens, authorization.as_ref()).await?;
         }
         let status = response.status().as_u16();
         // The time-out may end this while the body is read, so the status is reported before.
         notice.set_response(Response::new(status));
         let limit = config.max_response_bytes;
-        let body = receive::body(&mut response, limit).await;
+        let body = response.body(limit).await;
         let body = body.map_err(|error| prepared.unanswered(error))?;
         notice.set_response(receive::kept(status, &body, limit, &hiding::hidden()));
         let is_success = config.success.iter().any(|pattern| pattern.contains(status));
@@ -167,8 +169,9 @@ impl Webhook {
         match (&prepared.tls, &prepared.config.tls) {
             (Some(kept), Some(files)) => kept.get((&self.network, keep), files, secrets),
             _ => self.clients.get(keep, || {
-                let client = self.network.builder(keep).build();
-                client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error).to_string())
+                let tls = tls::config(tls::Certificates::default());
+                let tls = tls.map_err(|problem| format!("the HTTP client of webhooks: {problem}"))?;
+                Ok(self.network.client(keep, tls))
             }),
         }
     }
@@ -176,17 +179,19 @@ impl Webhook {
     /// Sends the request once, signed with the time of now.
     async fn exchange(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
+        (prepared, notice): (&Prepared, &AnyNotice),
+        request: &Request,
         Tokens { client, secrets, .. }: &Tokens<'_>,
         authorization: Option<&Authorization>,
-    ) -> Result<reqwest::Response, Failure> {
+    ) -> Result<http::Response, Failure> {
         let config = &prepared.config;
         let (mut headers, seconds) = (request.headers.clone(), Utc::now().timestamp());
         headers.insert("webhook-timestamp", seconds.into());
         if !config.signing_keys.is_empty() {
-            let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-            let signature = sign::signatures(&config.signing_keys, secrets, (id, seconds), request.body.as_bytes())?;
+            let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+            let (signer, body) = (sign::signer(&config.signing_keys, secrets)?, request.body.clone());
+            let bytes = body.len() * config.signing_keys.len();
+            let signature = computing::on(notice, bytes, move || signer.sign(&id, seconds, &body)).await?;
             headers.insert("webhook-signature", HeaderValue::try_from(signature).map_err(Failure::retry)?);
         }
         if let Some(authorization) = authorization {
@@ -196,10 +201,7 @@ impl Webhook {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let mut sent = client.request(config.method.into(), request.url.clone()).headers(headers);
-        if !request.body.is_empty() {
-            sent = sent.body(request.body.as_bytes().to_owned());
-        }
-        sent.send().await.map_err(|error| prepared.unanswered(error))
+        let sent = client.send(config.method.into(), &request.url, headers, request.body.clone());
+        sent.await.map_err(|error| prepared.unanswered(error))
     }
 }

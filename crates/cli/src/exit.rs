@@ -111,10 +111,25 @@ impl From<Error> for Failure {
                 FaultKind::Conflict => {
                     Self::new(Exit::Unchanged, message).next("another transaction was faster: try again")
                 }
-                FaultKind::Unusable => Self::new(Exit::Failed, message).next(TABLES_OR_RIGHTS),
+                FaultKind::Unusable if !error.is_explained() => Self::new(Exit::Failed, message).next(TABLES_OR_RIGHTS),
                 _ => Self::new(Exit::Failed, message),
             },
             _ => Self::new(Exit::Failed, message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solid_notify::error::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn error_that_says_what_is_wrong_gets_no_advice_about_tables() {
+        let refused = || StoreError::new("adding a notice", FaultKind::Unusable, "OOM");
+        let next = |error: StoreError| Failure::from(Error::Store(error)).next;
+        assert_eq!(next(refused()).as_deref(), Some(TABLES_OR_RIGHTS));
+        assert_eq!(next(refused().explained("; the memory of the server is full")), None);
     }
 }

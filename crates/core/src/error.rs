@@ -124,6 +124,8 @@ pub struct StoreError {
     pub source: BoxError,
     /// What an operator may have forgotten; often empty.
     hint: &'static str,
+    /// The hint says what is wrong.
+    is_explained: bool,
 }
 
 /// The kind of a [`StoreError`].
@@ -149,13 +151,24 @@ pub enum FaultKind {
 impl StoreError {
     /// Creates an error of `kind` that happened while `doing`.
     pub fn new(doing: &'static str, kind: FaultKind, source: impl Into<BoxError>) -> Self {
-        Self { doing, kind, source: source.into(), hint: "" }
+        Self { doing, kind, source: source.into(), hint: "", is_explained: false }
     }
 
     /// Adds a hint to the end of the message.
     #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint, ..self }
+    }
+
+    /// Adds what is wrong to the end of the message, and what an operator can do.
+    #[must_use]
+    pub fn explained(self, reason: &'static str) -> Self {
+        Self { hint: reason, is_explained: true, ..self }
+    }
+
+    /// Returns whether the message says what is wrong. Otherwise a table or a right may be missing, where the kind is [`FaultKind::Unusable`].
+    pub fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     /// Returns true if a retry may succeed: at once, when the store is back, or when an operator has repaired it.

@@ -287,6 +287,16 @@ enum Reason {
     Setting(String),
 }
 
+impl StartError {
+    /// Returns whether the message says what is wrong. Otherwise a table or a right may be missing.
+    pub fn is_explained(&self) -> bool {
+        match &self.0 {
+            Reason::Store(error) => error.is_explained(),
+            Reason::Setting(_) => true,
+        }
+    }
+}
+
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {

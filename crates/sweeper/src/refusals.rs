@@ -75,11 +75,15 @@ impl Refusals {
             }
             Entry::Vacant(first) => {
                 first.insert((now, now));
-                tracing::error!(
-                    %error,
-                    "the database refuses a call: a right, a table or a column may be missing; nothing is lost, it is tried again every {} s",
-                    REFUSED_PAUSE.as_secs()
-                );
+                let seconds = REFUSED_PAUSE.as_secs();
+                if error.is_explained() {
+                    tracing::error!(%error, "the database refuses a call; nothing is lost, it is tried again every {seconds} s");
+                } else {
+                    tracing::error!(
+                        %error,
+                        "the database refuses a call: a right, a table or a column may be missing; nothing is lost, it is tried again every {seconds} s"
+                    );
+                }
             }
         }
     }

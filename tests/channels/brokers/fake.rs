@@ -1,5 +1,7 @@
 //! Servers with as much of AMQP, NATS and Redis as a client needs before it sends a message. A test says how they answer it.
 
+use std::time::Duration;
+
 use test_support::sending::Calls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,6 +15,8 @@ const TOO_MUCH: usize = 128 * 1024 * 1024;
 pub struct Answer {
     bytes: Vec<u8>,
     for_ever: Vec<u8>,
+    /// Between two of those.
+    pause: Duration,
     closes: bool,
 }
 
@@ -39,7 +43,12 @@ impl Answer {
 
     /// The same with other bytes.
     pub fn repeating(bytes: Vec<u8>, for_ever: Vec<u8>) -> Self {
-        Self { bytes, for_ever, closes: false }
+        Self { bytes, for_ever, ..Self::default() }
+    }
+
+    /// Begins with these bytes, and then sends the others as signs of life.
+    pub fn alive(bytes: impl Into<Vec<u8>>, sign: Vec<u8>) -> Self {
+        Self { pause: Duration::from_millis(100), ..Self::repeating(bytes.into(), sign) }
     }
 
     /// Writes it. Notes how many bytes the client had taken when it closed the connection.
@@ -52,6 +61,9 @@ impl Answer {
                 return Err(error);
             }
             sent += self.for_ever.len();
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
             if sent >= TOO_MUCH {
                 // The test fails by this number.
                 taken.note(sent);

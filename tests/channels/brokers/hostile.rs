@@ -77,6 +77,34 @@ async fn message_without_an_end_of_a_broker_of_amqp_is_cut() {
     sending.sweeper.shutdown().await;
 }
 
+/// The head of a frame whose length has no end. The client waits for the rest, and takes each later frame for it, also heartbeats.
+const ENDLESS_FRAME: [u8; 7] = [3, 0, 1, 0xff, 0xff, 0xff, 0xff];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frame_without_an_end_costs_one_connection_of_a_broker_of_amqp() {
+    let server = Fake::amqp(131_072, PUBLISH, Answer::alive(ENDLESS_FRAME, frame(8, 0, &[]))).await;
+    let sending = Sending::start(amqp(), &format!("amqp://127.0.0.1:{}?heartbeat=1", server.port)).await;
+    sending.define_as(NotifyDef::new("order").timeout("1h"), json!({ "routing_key": "orders" })).await;
+    let id = sending.add("order", json!(1)).await;
+    eventually("the attempts end", async || sending.find(id).await.errors.len() > 1).await;
+    for error in sending.find(id).await.errors {
+        assert!(["network", "unknown"].contains(&&*error.class), "{}: {}", error.class, error.message);
+    }
+    assert!(server.accepted.count() > 1, "each attempt has a connection");
+    sending.sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frame_without_an_end_ends_the_consumer_of_replies_which_begins_again() {
+    let server = Fake::amqp(131_072, CONSUME, Answer::alive(ENDLESS_FRAME, frame(8, 0, &[]))).await;
+    let (outbox, amqp) = (MemoryOutbox::new(), amqp());
+    let _replies = amqp.replies(&outbox);
+    let sending = Sending::over(outbox, amqp, &format!("amqp://127.0.0.1:{}?heartbeat=1", server.port)).await;
+    sending.define("order", json!({ "routing_key": "orders", "reply_queue": "replies" })).await;
+    eventually("another connection is made", async || server.accepted.count() > 1).await;
+    sending.sweeper.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn line_without_an_end_of_a_server_of_nats_is_cut() {
     let message = "MSG _INBOX.x.y 1 1000000000\r\n";

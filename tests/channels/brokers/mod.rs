@@ -5,6 +5,7 @@ pub mod fake;
 mod hostile;
 mod nats;
 mod on_redis;
+mod quiet;
 mod rabbitmq;
 
 use std::io::Write;

@@ -7,6 +7,7 @@ mod circuits;
 mod connections;
 mod heads;
 mod hostile;
+mod proxies;
 mod requests;
 mod results;
 mod sender;

@@ -183,3 +183,34 @@ async fn connection_closed_because_of_one_request_costs_the_others_no_try() {
     assert!(connections.load(Ordering::Relaxed) > 1);
     sender.close().await;
 }
+
+/// Each request is sent on a connection of its own from its second time on, so each later failure is its own.
+#[tokio::test]
+async fn request_that_closes_each_connection_is_handed_back_once() {
+    let (sender, files, authority) = (Sender::local().await, tempfile::tempdir().unwrap(), Authority::new());
+    let mut tls = server_config(&authority.issue("localhost"), None);
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let (acceptor, requests) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&requests);
+    let server = Raw::serving(move |stream| {
+        let (acceptor, counter) = (acceptor.clone(), Arc::clone(&counter));
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let Ok(_) = read_request_of_http_2(&mut stream).await else { return };
+            counter.fetch_add(1, Ordering::Relaxed);
+            // The last stream is 0, the reason ENHANCE_YOUR_CALM.
+            let _ = stream.write_all(&frame(GO_AWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 11])).await;
+            let _ = stream.shutdown().await;
+        }
+    })
+    .await;
+    sender.define("hook", &config(server.address.port(), &files, &authority)).await;
+    let id = sender.backend.add_new(NewNotice::new("hook", 1).unwrap()).await.id();
+    for failures in 1..3 {
+        let failed = async || record(&sender.backend, id).await.errors.len() == failures;
+        eventually("the attempt has failed", failed).await;
+        assert_eq!(requests.load(Ordering::Relaxed), failures + 1);
+        sender.backend.clock().advance(std::time::Duration::from_secs(2 * 3600));
+    }
+    sender.close().await;
+}

@@ -11,7 +11,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 pub struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Log {
-    /// Begins to collect the events of all crates except `sqlx` and `async-nats`. `sqlx` logs each statement of the application's pool, which would
+    /// Begins to collect the events of all crates except `sqlx`, `async-nats` and frames of `h2`. `sqlx` logs each statement of the application's pool, which would
     /// be many, and which a test could not tell from those of other tests. `async-nats` logs what its server says, so `serve` leaves its lines out.
     pub fn start() -> Self {
         Self::collecting(false)
@@ -78,7 +78,9 @@ impl Visit for Line {
 impl Subscriber for Collector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        !target.starts_with("async_nats") && (self.statements || !target.starts_with("sqlx"))
+        // A line for each frame, which a test of floods would keep.
+        let is_frame = target.starts_with("h2") && *metadata.level() > Level::INFO;
+        !is_frame && !target.starts_with("async_nats") && (self.statements || !target.starts_with("sqlx"))
     }
     fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
         if self.statements {

@@ -4,24 +4,30 @@
 //! client (lapin 4.12) gives a returned message to the confirmation that comes next, which may be that of another message: that one
 //! would fail, and the returned one would count as delivered.
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions};
 use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
 use lapin::types::ShortString;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tracing::dispatcher::{Dispatch, set_default};
 
 use crate::address::AllowedNetworks;
 use crate::lookup;
 use crate::relay::{self, Intake};
+
+/// How long a broker may block a connection and answer nothing.
+const LONGEST_BLOCK: Duration = Duration::from_secs(600);
 
 /// A message and where it goes.
 pub(super) struct Message {
@@ -55,9 +61,12 @@ impl Link {
     async fn connect(uri: AMQPUri, addresses: Vec<SocketAddr>) -> lapin::Result<Arc<Self>> {
         let runtime = lapin::runtime::default_runtime()?;
         let intake = Intake::of_messages();
-        let taken = Arc::clone(&intake);
+        // The client keeps this function, and the intake is to end with the link.
+        let taken = Arc::downgrade(&intake);
+        let asking = Duration::from_secs(uri.query.heartbeat.filter(|seconds| *seconds > 0).map_or(10, u64::from));
         let connect = async move |uri: AMQPUri, runtime| {
             keep_thread_silent();
+            let taken = taken.upgrade().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
             let relay = relay::open(&addresses, &taken).await?;
             let stream = AsyncTcpStream::connect(&runtime, relay).await?;
             Ok(match uri.scheme {
@@ -90,7 +99,9 @@ impl Link {
                 }
             }
         });
-        Ok(Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused, intake }))
+        let link = Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused, intake });
+        tokio::spawn(ask(Arc::downgrade(&link), asking));
+        Ok(link)
     }
 
     /// Returns false after a loss, and when the broker has sent very much over it.
@@ -152,6 +163,34 @@ impl Link {
 
     fn pop_idle(&self) -> Option<Channel> {
         self.idle.lock().pop()
+    }
+}
+
+/// Asks a broker for an answer again and again, and closes the connection when there is none. The client waits for ever for the rest of a frame whose
+/// head names any length, and each byte of it counts as a sign of life.
+async fn ask(link: Weak<Link>, pause: Duration) {
+    let mut channel = None;
+    loop {
+        sleep(pause).await;
+        let Some(link) = link.upgrade().filter(|link| link.connection.status().connected()) else { return };
+        let asked = async {
+            let channel = match &mut channel {
+                Some(channel) => channel,
+                none => none.insert(link.channel().await?),
+            };
+            // It changes nothing for a channel without a consumer.
+            channel.basic_qos(1, BasicQosOptions::default()).await
+        };
+        tokio::pin!(asked);
+        let mut answer = timeout(2 * pause, &mut asked).await;
+        // A broker without memory reads nothing, and says so.
+        if answer.is_err() && link.blocked.borrow().is_some() {
+            answer = timeout(LONGEST_BLOCK, asked).await;
+        }
+        if answer.is_err() {
+            tracing::warn!("a broker of AMQP answers nothing; its connection is closed");
+            return link.intake.cut();
+        }
     }
 }
 

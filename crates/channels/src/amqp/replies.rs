@@ -11,17 +11,19 @@ use futures_util::StreamExt;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
 use lapin::types::FieldTable;
+use parking_lot::Mutex;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::secret::{Destination, Hidden, SecretString};
 use solid_notify_core::{AnyOutbox, NotifyDef};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::broker::Broker;
 use super::config::{AmqpConfig, NAME, Name};
 use super::reply::{Handled, Reply};
+use super::trouble::Trouble;
 use crate::address::AllowedNetworks;
 use crate::brokers::{Clients, Current};
 
@@ -32,6 +34,8 @@ const READ_INTERVAL: Duration = Duration::from_secs(30);
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// The first and the longest wait after a failure.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// A consumer that has lasted for so long had no trouble.
+const LASTING: Duration = Duration::from_secs(60);
 /// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other;
 /// the store itself limits how many it stores at the same time.
 const PREFETCH: u16 = 100;
@@ -69,11 +73,14 @@ type Source = (String, Name);
 /// Keeps a consumer for each source that the definitions name.
 async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: watch::Receiver<()>) {
     let clients: Arc<Clients<Broker>> = Arc::default();
-    let mut consumers: BTreeMap<Source, Running> = BTreeMap::new();
+    let (mut consumers, mut trouble) = (BTreeMap::<Source, Running>::new(), Trouble::default());
     loop {
         let mut pause = READ_INTERVAL;
         match outbox.definitions().await {
             Ok(definitions) => {
+                if trouble.end() {
+                    tracing::info!("read again which definitions have a queue for replies");
+                }
                 let rows = in_force(definitions.into_iter().map(|definition| definition.row).collect());
                 let rules = outbox.engine().secret_rules();
                 let may = |(_, (definition, url)): &(Source, (String, SecretRef))| {
@@ -86,14 +93,20 @@ async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: wat
                     let queue = source.1.clone();
                     consumers.entry(source).or_insert_with(|| {
                         let (outbox, networks, clients) = (outbox.clone(), networks.clone(), Arc::clone(&clients));
-                        let consumer = Consumer { outbox, networks, clients, definition, url, queue };
+                        let storing = Mutex::default();
+                        let consumer = Consumer { outbox, networks, clients, definition, url, queue, storing };
                         Running(tokio::spawn(consumer.run()))
                     });
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read which definitions have a queue for replies");
                 pause = READ_AGAIN;
+                // Most programs have no such definition, and the sweeper reports the outage.
+                if consumers.is_empty() {
+                    tracing::debug!(%error, "cannot read which definitions have a queue for replies");
+                } else if trouble.is_to_report(&error.to_string()) {
+                    tracing::warn!(%error, "cannot read which definitions have a queue for replies");
+                }
             }
         }
         if let Ok(Err(_)) = timeout(pause, has_read.changed()).await {
@@ -130,21 +143,33 @@ struct Consumer {
     definition: String,
     url: SecretRef,
     queue: Name,
+    /// Whether replies can be stored.
+    storing: Mutex<Trouble>,
 }
 
 impl Consumer {
     /// Consumes for ever; connects anew after each loss.
     async fn run(self) {
-        let broker = Current::default();
-        let mut wait = WAITS.0;
+        let (broker, mut wait, mut trouble) = (Current::default(), WAITS.0, Trouble::default());
         loop {
-            let queue = &self.queue.0;
-            match self.consume(&broker, &mut wait).await {
+            let (queue, began) = (&self.queue.0, Instant::now());
+            let ended = self.consume(&broker).await;
+            if began.elapsed() >= LASTING {
+                wait = WAITS.0;
+                trouble.end();
+            }
+            match ended {
                 Ok(Ended::Worn) => continue,
                 Ok(Ended::ByTheBroker) => {
-                    tracing::warn!(queue, "the broker has ended the consumer of a queue for replies");
+                    if trouble.is_to_report("ended") {
+                        tracing::warn!(queue, "the broker has ended the consumer of a queue for replies");
+                    }
                 }
-                Err(error) => tracing::warn!(%error, queue, "cannot receive replies; is the queue declared?"),
+                Err(error) => {
+                    if trouble.is_to_report(&error.to_string()) {
+                        tracing::warn!(%error, queue, "cannot receive replies; is the queue declared?");
+                    }
+                }
             }
             sleep(wait).await;
             wait = (2 * wait).min(WAITS.1);
@@ -152,21 +177,16 @@ impl Consumer {
     }
 
     /// Consumes until the connection or the queue is lost.
-    async fn consume(&self, broker: &Current<Broker>, wait: &mut Duration) -> Result<Ended, BoxError> {
+    async fn consume(&self, broker: &Current<Broker>) -> Result<Ended, BoxError> {
         let secrets =
             self.outbox.engine().secrets(&self.definition, vec![self.url.clone()], Destination::Later).await?;
         let url = secrets.first().ok_or("no URL was read")?;
         // A broker's text may repeat the password.
-        let consumed = self.consume_from(url, broker, wait).await;
+        let consumed = self.consume_from(url, broker).await;
         consumed.map_err(|error| Hidden::of([url]).clean(&error.to_string()).into())
     }
 
-    async fn consume_from(
-        &self,
-        url: &SecretString,
-        broker: &Current<Broker>,
-        wait: &mut Duration,
-    ) -> Result<Ended, BoxError> {
+    async fn consume_from(&self, url: &SecretString, broker: &Current<Broker>) -> Result<Ended, BoxError> {
         let broker = Broker::of(&self.clients, broker, &self.networks, &self.url, url);
         let broker = broker.map_err(|failure| failure.error().to_string())?;
         let rules = self.outbox.engine().secret_rules();
@@ -176,7 +196,7 @@ impl Consumer {
         channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let (queue, options) = (self.queue.short()?, BasicConsumeOptions::default());
         let replies = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
-        *wait = WAITS.0;
+        tracing::debug!(queue = self.queue.0, "receives replies");
         let (tag, mut ended) = (replies.tag(), Ended::ByTheBroker);
         let handled = replies.map(|delivery| async move { self.handle(delivery?).await });
         let mut handled = handled.buffer_unordered(usize::from(PREFETCH));
@@ -218,8 +238,18 @@ impl Consumer {
         let mut wait = WAITS.0;
         loop {
             match reply.store(&self.outbox).await {
-                Ok(handled) => return handled,
-                Err(error) => tracing::warn!(%error, queue = self.queue.0, "cannot store a reply yet"),
+                Ok(handled) => {
+                    if self.storing.lock().end() {
+                        tracing::info!(queue = self.queue.0, "stores replies again");
+                    }
+                    return handled;
+                }
+                Err(error) => {
+                    // Up to 100 replies wait at the same time.
+                    if self.storing.lock().is_to_report(&error.to_string()) {
+                        tracing::warn!(%error, queue = self.queue.0, "cannot store a reply yet");
+                    }
+                }
             }
             sleep(wait).await;
             wait = (2 * wait).min(WAITS.1);

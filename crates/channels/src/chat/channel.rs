@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HandlerResult};
+use url::Url;
 
-use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, build};
+use super::{ChatService, DingTalk, Feishu, NamedChat, Slack, WeCom, tls};
 use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
 use crate::error::ChannelError;
 use crate::field::SecretShape;
-use crate::http::{self, HandedBack, Keep, Network};
+use crate::http::{self, Client, HandedBack, Keep, Network};
 use crate::lookup::System;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
@@ -37,6 +37,8 @@ pub struct Chat {
     proxy: Option<SecretString>,
     /// One for all definitions. The error is reported where a configuration is checked.
     client: OnceLock<Result<Client, String>>,
+    /// For messages that need connections of their own.
+    alone: OnceLock<Result<Client, String>>,
     handed_back: HandedBack,
 }
 
@@ -49,22 +51,24 @@ impl Chat {
     /// Allows chat services in networks that are not public.
     #[must_use]
     pub fn allow_networks(self, networks: &AllowedNetworks) -> Self {
-        Self { networks: networks.clone(), client: OnceLock::new(), ..self }
+        Self { networks: networks.clone(), client: OnceLock::new(), alone: OnceLock::new(), ..self }
     }
 
     /// Sends all posts through this proxy, as a webhook does. A URL that is none is reported with
     /// the first configuration.
     #[must_use]
     pub fn proxy(self, url: impl Into<String>) -> Self {
-        Self { proxy: Some(url.into().into()), client: OnceLock::new(), ..self }
+        Self { proxy: Some(url.into().into()), client: OnceLock::new(), alone: OnceLock::new(), ..self }
     }
 
-    fn client(&self) -> Result<Client, String> {
+    fn client(&self, keep: Keep) -> Result<Client, String> {
         let make = || {
             let proxy = self.proxy.as_ref().map(|url| http::proxy(url.expose_secret())).transpose()?;
-            build(Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy }.builder(Keep::Many))
+            let network = Network { resolver: Arc::new(System), networks: self.networks.clone(), proxy };
+            Ok(network.client(keep, tls()?))
         };
-        self.client.get_or_init(|| make().map_err(|error| error.to_string())).clone()
+        let client = if keep == Keep::None { &self.alone } else { &self.client };
+        client.get_or_init(|| make().map_err(|error: ChannelError| error.to_string())).clone()
     }
 }
 
@@ -119,7 +123,7 @@ impl Channel for Chat {
                 }
             }
         }
-        Ok(PreparedChat { config, client: self.client()? })
+        Ok(PreparedChat { config, client: self.client(Keep::Many)? })
     }
 
     fn secrets(prepared: &PreparedChat) -> Vec<SecretRef> {
@@ -137,7 +141,9 @@ impl Channel for Chat {
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         secrets.admit_all(host)?;
         self.networks.admit(host)?;
-        let (response, result) = group.send(client, &text).await;
+        let alone = self.handed_back.has(notice).then(|| self.client(Keep::None)).transpose();
+        let alone = alone.map_err(Failure::retry)?;
+        let (response, result) = group.send(alone.as_ref().unwrap_or(client), &text).await;
         if let Some(response) = response {
             notice.set_response(response);
         }

@@ -12,6 +12,7 @@ use solid_notify_sweeper::Failure;
 use super::config::AttachmentConfig;
 use super::message::Attached;
 use crate::channel::AnyNotice;
+use crate::computing;
 use crate::template::Values;
 
 /// What a program allows attachments.
@@ -36,13 +37,11 @@ pub(super) async fn read(
         let name = config.name.render(&field("name"), values).await?;
         let content = if let Some(text) = &config.base64 {
             // Base64 has 4 bytes for 3, and perhaps ends of lines.
-            let text: String = text
-                .render_within(left.saturating_mul(2), &field("base64"), values)
+            let text = text.render_within(left.saturating_mul(2), &field("base64"), values).await?;
+            let bytes = text.len();
+            let decode = move || STANDARD.decode(text.split_ascii_whitespace().collect::<String>());
+            computing::on(notice, bytes, decode)
                 .await?
-                .split_ascii_whitespace()
-                .collect();
-            STANDARD
-                .decode(text)
                 .map_err(|_| invalid(format!("handler_config: {} gives no Base64", field("base64"))))?
         } else if let (Some(path), Some(folder)) = (&config.file, &limits.folder) {
             let (path, folder) = (path.render(&field("file"), values).await?, folder.clone());

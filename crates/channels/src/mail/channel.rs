@@ -17,6 +17,7 @@ use super::session::Reply;
 use super::{Mailer, mailbox, mailboxes};
 use crate::address::AllowedNetworks;
 use crate::channel::{AnyNotice, Channel, ack_token_if_keys, marked};
+use crate::computing;
 use crate::delivered::Progress;
 use crate::error::{ChannelError, result};
 use crate::hiding;
@@ -132,8 +133,10 @@ impl Channel for Mail {
         if left.is_empty() {
             return result(errors);
         }
-        let mut reply = None;
-        match mailer.send(&letter, &notice.idempotency_key(), &left).await {
+        let (mut reply, id, composing) = (None, notice.idempotency_key(), mailer.clone());
+        let composed = computing::on(notice, letter.bytes(), move || composing.compose(letter, &id, left)).await?;
+        let sent = async { mailer.send(composed?).await };
+        match sent.await {
             Ok(sent) => {
                 reply = sent.response;
                 errors.extend(sent.refused);

@@ -24,6 +24,9 @@ use super::stream;
 /// How long to wait for the answer to QUIT.
 const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 
+/// How many bytes of a mail are encoded and written at a time, so that a large one leaves other tasks their turns.
+const PIECE: usize = 16 * 1024;
+
 /// The addresses that the server refused, with their errors; it accepted the mail for the others.
 pub(super) type Refusals = Vec<(Address, Error)>;
 
@@ -94,7 +97,7 @@ async fn hand_over(
         return Ok((refusals, None));
     }
     connection.command(Data).await?;
-    let reply = connection.message(mail).await?;
+    let reply = connection.message_iter(mail.chunks(PIECE)).await?;
     let text = reply.message().collect::<Vec<_>>().join("\n");
     Ok((refusals, Some((reply.code().into(), text))))
 }

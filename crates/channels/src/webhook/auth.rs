@@ -5,19 +5,21 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Client, RequestBuilder};
+use hyper::Method;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef, SecretString};
 use solid_notify_sweeper::{Failure, HttpStatus};
 use tokio::sync::Mutex;
+use url::Url;
 
 use super::client::Reference;
 use super::fields::{Endpoint, SecretShape};
 use super::receive;
 use crate::hiding;
+use crate::http::{self, Client};
 use crate::secrets::Secrets;
 
 /// How the receiver recognises the sender: one of these.
@@ -66,7 +68,7 @@ pub(super) struct OAuth2 {
 
 /// An [`Endpoint`] as part of a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct TokenUrl(reqwest::Url);
+struct TokenUrl(Url);
 
 impl<'de> Deserialize<'de> for TokenUrl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -210,11 +212,12 @@ impl OAuth2 {
 
     async fn fetch(&self, tokens: &Tokens<'_>) -> Result<Token, Failure> {
         let failed = |problem: &str| Failure::retry(format!("the token endpoint {problem}")).free_of_values();
-        let response = self.request(tokens)?.send().await;
+        let (headers, form) = self.request(tokens)?;
+        let response = tokens.client.send(Method::POST, &self.token_url.0, headers, form).await;
         let mut response =
             response.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         let status = response.status().as_u16();
-        let body = receive::body(&mut response, LONGEST_RESPONSE).await;
+        let body = response.body(LONGEST_RESPONSE).await;
         let body = body.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         if status != 200 {
             // RFC 6749 gives all refusals of a client the status 400 or 401. The body may repeat what was sent, so it is not shown.
@@ -236,7 +239,8 @@ impl OAuth2 {
         Ok(Token { text: granted.access_token.into(), until })
     }
 
-    fn request(&self, tokens: &Tokens<'_>) -> Result<RequestBuilder, Failure> {
+    /// Returns the headers and the form that ask for a token.
+    fn request(&self, tokens: &Tokens<'_>) -> Result<(HeaderMap, String), Failure> {
         let secret = tokens.secrets.get(&self.client_secret.0)?;
         tokens.secrets.admit(self.host(), [&self.client_secret.0])?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -246,18 +250,22 @@ impl OAuth2 {
                 form.append_pair(name, value);
             }
         }
-        let mut request = tokens.client.post(self.token_url.0.clone()).header(ACCEPT, "application/json");
+        let mut headers = HeaderMap::from_iter([
+            (ACCEPT, HeaderValue::from_static("application/json")),
+            (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
+        ]);
         match self.credentials {
             Credentials::Header => {
                 // RFC 6749, 2.3.1: both are encoded as in a form before they become user and password.
                 let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-                request = request.basic_auth(encoded(&self.client_id), Some(encoded(secret.expose_secret())));
+                let basic = http::basic(&encoded(&self.client_id), &encoded(secret.expose_secret()));
+                headers.insert(AUTHORIZATION, basic.map_err(Failure::retry)?);
             }
             Credentials::Body => {
                 form.append_pair("client_id", &self.client_id).append_pair("client_secret", secret.expose_secret());
             }
         }
-        Ok(request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish()))
+        Ok((headers, form.finish()))
     }
 }
 

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use reqwest::dns::Resolve;
-
 use super::Webhook;
 use super::client::Clients;
 use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
-use crate::http::{self, HandedBack, Keep, KeptHosts, Network};
+use crate::http::{self, HandedBack, Keep, KeptHosts, Network, Resolve};
 use crate::lookup::System;
+use crate::tls;
 
 impl Webhook {
     /// Begins to build the channel.
@@ -61,8 +60,9 @@ impl WebhookBuilder {
             networks: self.networks,
             proxy: self.proxy.as_deref().map(http::proxy).transpose()?,
         };
-        let client = network.builder(Keep::Many).build();
-        let client = client.map_err(|error| ChannelError::setup_failed("the HTTP client of webhooks", error))?;
+        let tls = tls::config(tls::Certificates::default());
+        let tls = tls.map_err(|problem| ChannelError::setup(format!("the HTTP client of webhooks: {problem}")))?;
+        let client = network.client(Keep::Many, tls);
         Ok(Webhook {
             network,
             clients: Clients::with(client),

@@ -6,16 +6,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use reqwest::{Client, ClientBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
 use super::fields::SecretShape;
-use crate::http::{Keep, Network};
+use crate::http::{Client, Keep, Network};
 use crate::secrets::Secrets;
-use crate::tls::{HAS_TLS, WITHOUT_TLS};
+use crate::tls::{self, HAS_TLS, WITHOUT_TLS};
 
 /// Certificates that a definition names.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
@@ -150,38 +149,8 @@ impl TlsClient {
             Arc::clone(&kept.1)
         };
         clients.get(keep, || {
-            let builder = with_certificates(network.builder(keep), &identity, authorities)?;
-            let unusable = "handler_config: tls: these certificates cannot be used";
-            builder.build().map_err(|error| format!("{unusable}: {}", error.without_url()))
+            let tls = tls::config(tls::Certificates { identity: &identity, authorities });
+            Ok(network.client(keep, tls.map_err(|problem| format!("handler_config: {problem}"))?))
         })
     }
-}
-
-/// Adds the client's certificate, unless it is empty, and authorities.
-#[cfg(feature = "tls")]
-fn with_certificates(
-    mut builder: ClientBuilder,
-    identity: &[u8],
-    authorities: Option<&[u8]>,
-) -> Result<ClientBuilder, String> {
-    if !identity.is_empty() {
-        let identity = reqwest::Identity::from_pem(identity).map_err(|_| {
-            "handler_config: tls: `certificate` and `key` are no certificate and private key in PEM".to_owned()
-        })?;
-        builder = builder.identity(identity);
-    }
-    if let Some(authorities) = authorities {
-        let certificates = reqwest::Certificate::from_pem_bundle(authorities)
-            .ok()
-            .filter(|certificates| !certificates.is_empty())
-            .ok_or("handler_config: tls.ca_file: it has no certificate in PEM")?;
-        builder = builder.tls_certs_merge(certificates);
-    }
-    Ok(builder)
-}
-
-/// Refuses certificates, as [`TlsFiles::check`] has done before.
-#[cfg(not(feature = "tls"))]
-fn with_certificates(_: ClientBuilder, _: &[u8], _: Option<&[u8]>) -> Result<ClientBuilder, String> {
-    Err(format!("handler_config: tls: {WITHOUT_TLS}"))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use solid_notify_core::definition::SecretRef;
+use url::Url;
 
 use super::auth::Auth;
 use super::client::TlsFiles;
@@ -99,7 +100,7 @@ pub(super) enum Method {
     Delete,
 }
 
-impl From<Method> for reqwest::Method {
+impl From<Method> for hyper::Method {
     fn from(method: Method) -> Self {
         match method {
             Method::Get => Self::GET,
@@ -156,7 +157,7 @@ pub(super) enum CloudEventsMode {
 
 impl WebhookConfig {
     /// Checks what concerns several fields, and returns the URL if it is constant.
-    pub(super) fn check(&self) -> Result<Option<reqwest::Url>, String> {
+    pub(super) fn check(&self) -> Result<Option<Url>, String> {
         let url = match self.url.is_constant() {
             true => Some(endpoint(self.url.source()).map_err(|problem| format!("url: {problem}"))?),
             false if self.allow_hosts.is_empty() => {
@@ -228,7 +229,7 @@ impl WebhookConfig {
     }
 
     /// Returns whether the URL's host is among those that the configuration lists.
-    pub(super) fn allows(&self, url: &reqwest::Url) -> bool {
+    pub(super) fn allows(&self, url: &Url) -> bool {
         self.allow_hosts.is_empty() || self.allow_hosts.iter().any(|pattern| pattern.allows(url))
     }
 }

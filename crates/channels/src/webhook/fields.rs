@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use reqwest::Url;
-use reqwest::header::HeaderName;
+use hyper::header::HeaderName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use solid_notify_core::retry::read_duration;
-use url::Host;
+use url::{Host, Url};
 
 pub(super) use crate::field::SecretShape;
 use crate::field::parsed;

@@ -1,9 +1,10 @@
 //! [`Prepared`]: a configuration that is ready for use.
 
+use std::io;
 use std::sync::Arc;
 
-use reqwest::Url;
 use solid_notify_sweeper::Failure;
+use url::Url;
 
 use super::auth::KeptToken;
 use super::client::TlsClient;
@@ -21,7 +22,7 @@ pub struct Prepared {
 
 impl Prepared {
     /// Returns the failure of an attempt without a response. The client's text may have the host, which a template may have made.
-    pub(super) fn unanswered(&self, error: reqwest::Error) -> Failure {
+    pub(super) fn unanswered(&self, error: io::Error) -> Failure {
         let failure = receive::unanswered("the receiver", error);
         if self.url.is_some() { failure.free_of_values() } else { failure }
     }

@@ -1,39 +1,23 @@
 //! Reads the response of a receiver, and decides what it means.
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use hyper::header::{HeaderMap, RETRY_AFTER};
 use solid_notify_core::Response;
-use solid_notify_core::error::BoxError;
 use solid_notify_core::secret::{Hidden, SEARCHED};
 use solid_notify_sweeper::{Failure, HandlerResult, HttpStatus};
 
-/// Reads the body to its end or to `limit` bytes, and returns what it has read. A receiver that sends more is cut off, which says nothing
-/// of its success: that is in the status.
-///
-/// # Errors
-/// The connection broke before the end of the body.
-pub(super) async fn body(response: &mut reqwest::Response, limit: usize) -> Result<Vec<u8>, reqwest::Error> {
-    let mut body = Vec::new();
-    while body.len() < limit {
-        let Some(chunk) = response.chunk().await? else {
-            break;
-        };
-        body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
-    }
-    Ok(body)
-}
-
-/// Returns the failure of an attempt without a response. The URL is left out, because it may contain a secret.
-pub(super) fn unanswered(whom: &str, error: reqwest::Error) -> Failure {
-    Failure::retry(Unanswered { whom: whom.to_owned(), source: error.without_url().into() })
+/// Returns the failure of an attempt without a response.
+pub(super) fn unanswered(whom: &str, source: io::Error) -> Failure {
+    Failure::retry(Unanswered { whom: whom.to_owned(), source })
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("{whom} did not answer")]
 struct Unanswered {
     whom: String,
-    source: BoxError,
+    source: io::Error,
 }
 
 /// Returns what is kept of a response, without the secrets of the attempt: some receivers repeat them. `limit`: how much of the body was read at

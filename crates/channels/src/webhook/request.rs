@@ -3,44 +3,42 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::SecretRef;
 use solid_notify_sweeper::Failure;
 use tokio::sync::OnceCell;
+use url::Url;
 
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
 use super::prepared::Prepared;
 use crate::channel::{AnyNotice, ack_token_if_keys};
+use crate::computing;
 use crate::secrets::Secrets;
 use crate::template::{Escape, OUTPUT_LIMIT, Template, Values};
 
 /// A request without what depends on the time and on the token of the receiver.
-pub(super) struct Request<'a> {
+pub(super) struct Request {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
-    pub(super) body: Cow<'a, str>,
+    pub(super) body: Bytes,
 }
 
 /// What a value of a CloudEvent in a header is encoded with (HTTP binding, 3.1.3.2); beside these all that is not ASCII.
 const IN_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
-impl<'a> Request<'a> {
+impl Request {
     /// Composes the request of this notice.
     ///
     /// # Errors
     /// A template that cannot be filled in, a URL or a header that is none, a body that is too long: of the class `invalid`, because the
     /// same parameter fails again. No error contains a value.
-    pub(super) async fn new(
-        prepared: &'a Prepared,
-        notice: &'a AnyNotice,
-        secrets: &'a Secrets<'a>,
-    ) -> Result<Self, Failure> {
+    pub(super) async fn new(prepared: &Prepared, notice: &AnyNotice, secrets: &Secrets<'_>) -> Result<Self, Failure> {
         let config = &prepared.config;
         let filling = Filling {
             notice,
@@ -69,7 +67,7 @@ impl<'a> Request<'a> {
         if let Some(token) = &filling.ack_token {
             set(&mut headers, "ack-token", token)?;
         }
-        Ok(Self { url, headers, body })
+        Ok(Self { url, headers, body: body.into_owned().into() })
     }
 }
 
@@ -164,15 +162,17 @@ async fn body<'a>(
         Body::None => return Ok(Cow::Borrowed("")),
         Body::Param => ("application/json", filling.notice.raw_param().into()),
         Body::Json(template) => {
-            let text = filling.text_within(limit, template, "body.json").await?;
-            serde_json::from_str::<&RawValue>(&text).map_err(|error| {
+            let text = filling.text_within(limit, template, "body.json").await?.into_owned();
+            let bytes = text.len();
+            let check = move || serde_json::from_str::<&RawValue>(&text).map(drop).map(|()| text);
+            let text = computing::on(filling.notice, bytes, check).await?.map_err(|error| {
                 invalid(format!(
                     "handler_config: what the template `body.json` makes is no JSON: line {} column {}",
                     error.line(),
                     error.column()
                 ))
             })?;
-            ("application/json", text)
+            ("application/json", text.into())
         }
         Body::Text(template) => ("text/plain; charset=utf-8", filling.text_within(limit, template, "body.text").await?),
         Body::Form(fields) => {
@@ -181,11 +181,14 @@ async fn body<'a>(
                 let value = filling.text_within(limit, template, &format!("body.form.{name}")).await?;
                 bytes += value.len();
                 check_length(bytes, config)?;
-                values.push((name, value));
+                values.push((name.clone(), value.into_owned()));
             }
-            let mut form = url::form_urlencoded::Serializer::new(String::new());
-            form.extend_pairs(values);
-            ("application/x-www-form-urlencoded", form.finish().into())
+            let encode = move || {
+                let mut form = url::form_urlencoded::Serializer::new(String::new());
+                form.extend_pairs(values);
+                form.finish()
+            };
+            ("application/x-www-form-urlencoded", computing::on(filling.notice, bytes, encode).await?.into())
         }
         Body::CloudEvents(event) => cloud_event(event, filling, headers).await?,
     };

@@ -46,8 +46,10 @@ pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
     if let Some(name) = &run.node {
         sweeper = sweeper.node_name(name);
     }
-    let failed =
-        |error: solid_notify::error::StartError| Failure::new(Exit::Failed, error.to_string()).next(TABLES_OR_RIGHTS);
+    let failed = |error: solid_notify::error::StartError| {
+        let failure = Failure::new(Exit::Failed, error.to_string());
+        if error.is_explained() { failure } else { failure.next(TABLES_OR_RIGHTS) }
+    };
     let tally = if run.until_idle {
         tokio::select! {
             tally = sweeper.run_until_idle() => tally.map_err(failed)?,

@@ -91,6 +91,8 @@ async fn connection(
         let (routes, place) = (routes.clone(), Arc::clone(&place));
         async move {
             let _busy = place.begin();
+            // Requests that were sent at once have a turn each, as those of other connections.
+            tokio::task::yield_now().await;
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             routes.oneshot(request).await
@@ -204,7 +206,42 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    /// On one thread, as the runtime of HTTP.
+    #[tokio::test]
+    async fn requests_that_are_sent_at_once_leave_others_their_turns() {
+        const REQUESTS: usize = 500;
+        let (turns, begun) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (at, noted) = (Arc::clone(&turns), Arc::clone(&begun));
+        let note = move || {
+            noted.lock().unwrap().push(*at.lock().unwrap());
+            async { "live" }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, Router::new().route("/", get(note)), 10, std::future::pending()));
+        let others = tokio::spawn(async move {
+            loop {
+                *turns.lock().unwrap() += 1;
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all("GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(REQUESTS).as_bytes()).await.unwrap();
+        let mut answers = Vec::new();
+        while begun.lock().unwrap().len() < REQUESTS {
+            client.read_buf(&mut answers).await.unwrap();
+        }
+        let begun = begun.lock().unwrap();
+        // The connection may be polled twice in a turn.
+        assert!(begun.windows(3).all(|three| three[0] < three[2]), "{begun:?}");
+        others.abort();
+        serving.abort();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_that_waits_longest_makes_room_and_those_at_work_stay() {

@@ -294,7 +294,8 @@ async fn start(database: &config::Database) -> Result<(Sweeper, Replies, Router)
         sweeper = sweeper.base_url(url);
     }
     let started = sweeper.start().await.map_err(|error| {
-        Refused::until_mended(format!("{error}; {TABLES_OR_RIGHTS}; migrate = true migrates at each start"))
+        let next = format!("; {TABLES_OR_RIGHTS}; migrate = true migrates at each start");
+        Refused::until_mended(format!("{error}{}", if error.is_explained() { "" } else { &next }))
     })?;
     let mut acks = AckRouter::new(&outbox);
     if let Some(header) = peer_header.clone() {

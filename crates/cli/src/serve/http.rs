@@ -15,6 +15,7 @@ use tower::ServiceExt;
 use super::database::Problems;
 use super::databases::Databases;
 use super::metrics::Metrics;
+use super::page::Page;
 use crate::log_queue::lines_of;
 
 /// Whether acks can be stored in a database and notices are sent from it, and why not.
@@ -38,6 +39,7 @@ struct AllReady {
 pub(super) struct Shown {
     pub(super) databases: Arc<Databases>,
     pub(super) metrics: Metrics,
+    pub(super) page: Page,
 }
 
 pub(super) fn routes(shown: Shown) -> Router {
@@ -80,7 +82,11 @@ fn status(ready: bool) -> StatusCode {
 
 async fn metrics(State(shown): State<Shown>) -> Response {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], shown.metrics.handle().render()).into_response()
+    let metrics = shown.metrics.handle();
+    match shown.page.get(move || metrics.render().into()).await {
+        Some(page) => ([(header::CONTENT_TYPE, kind)], page).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 /// Passes an ack or a nack on to its database: `/ack` where there is one database, `/NAME/ack` else. Databases come and go while the

@@ -12,6 +12,7 @@ mod http;
 mod log;
 #[cfg_attr(not(feature = "full"), path = "without_metrics.rs")]
 mod metrics;
+mod page;
 #[cfg_attr(not(feature = "full"), path = "without_param_keys.rs")]
 mod param_keys;
 mod reading;
@@ -95,7 +96,7 @@ async fn run(source: &Source, mut config: Config, log: &Arc<log::Log>) -> Outcom
     let databases = Arc::new(Databases::default());
     databases.apply(&config.databases, &metrics)?;
 
-    let shown = http::Shown { databases: Arc::clone(&databases), metrics: metrics.clone() };
+    let shown = http::Shown { databases: Arc::clone(&databases), metrics: metrics.clone(), page: Default::default() };
     let routes = http::routes(shown);
     let (end, ended) = oneshot::channel::<()>();
     let until_end = async {

@@ -35,7 +35,11 @@ async fn stuck_database_is_not_ready_and_the_rest_answers() {
     databases.insert("shop", shop);
     let _well = add(&databases, "well");
     let get = async |path: &str| {
-        let routes = http::routes(http::Shown { databases: Arc::clone(&databases), metrics: metrics.clone() });
+        let routes = http::routes(http::Shown {
+            databases: Arc::clone(&databases),
+            metrics: metrics.clone(),
+            page: Default::default(),
+        });
         let method = if path.ends_with("/ack") { "POST" } else { "GET" };
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let response = routes.oneshot(request).await.unwrap();

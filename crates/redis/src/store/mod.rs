@@ -129,14 +129,78 @@ fn busy(doing: &'static str) -> StoreError {
 fn fault(doing: &'static str, error: Error) -> StoreError {
     let kind = if error.is_outage() { FaultKind::Outage } else { FaultKind::Unusable };
     match error {
-        Error::Redis { source, .. } => StoreError::new(doing, kind, source),
+        Error::Redis { source, .. } => {
+            let reason = source.code().and_then(reason);
+            let error = StoreError::new(doing, kind, source);
+            reason.into_iter().fold(error, StoreError::explained)
+        }
         other => StoreError::new(doing, kind, other),
     }
+}
+
+/// Returns what a code of the server means to an operator. Nothing of it is a missing table, which Redis does not have.
+fn reason(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "OOM" => "; the memory of the server is full (`maxmemory`): raise the limit, or delete what is not needed",
+        "MISCONF" => {
+            "; the server cannot write its data to its disk and takes no changes: see its log, and whether its disk is full"
+        }
+        "NOPERM" => {
+            "; the account of the URL has no right to this: see the chapter on Redis for the rights that it needs"
+        }
+        "NOAUTH" | "WRONGPASS" => "; the server refuses the user or the password of the URL",
+        "WRONGTYPE" => "; a key below the prefix was changed by hand or belongs to another program",
+        "READONLY" => "; this server is a replica, or is becoming one: it passes with the end of the failover",
+        "LOADING" => "; the server has just started and reads its data",
+        "MASTERDOWN" => "; this replica has lost its master",
+        "CLUSTERDOWN" => "; a part of the cluster has no master",
+        "NOREPLICAS" => "; fewer replicas are connected than the server asks for (`min-replicas-to-write`)",
+        _ => return None,
+    })
 }
 
 /// Waits after repeated conflicts, so that other clients can finish.
 async fn pause(round: usize) {
     if round > 2 {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=(round as u64).min(20)))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    /// Returns the error of a call to which the server replies this.
+    fn refused(line: &str) -> StoreError {
+        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error);
+        fault("adding a notice", Error::Redis { doing: "adding a notice", source: reply.unwrap_err() })
+    }
+
+    #[test]
+    fn reply_of_an_operators_matter_says_what_is_wrong() {
+        for (line, kind, words) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                FaultKind::Unusable,
+                "memory of the server is full",
+            ),
+            (
+                "MISCONF Errors writing to the AOF file: No space left on device",
+                FaultKind::Unusable,
+                "cannot write its data",
+            ),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", FaultKind::Unusable, "no right"),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", FaultKind::Unusable, "by hand"),
+            ("READONLY You can't write against a read only replica.", FaultKind::Outage, "is a replica"),
+            ("LOADING Redis is loading the dataset in memory", FaultKind::Outage, "has just started"),
+            ("NOREPLICAS Not enough good replicas to write.", FaultKind::Outage, "min-replicas-to-write"),
+        ] {
+            let error = refused(line);
+            assert!(error.kind == kind && error.is_explained(), "{line}: {error:?}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert!(!refused("ERR something else").is_explained());
     }
 }
