@@ -16,7 +16,31 @@ on_each_redis!(
     a_score_without_a_notice_is_put_aside_and_stops_nothing,
     a_lost_notice_does_not_come_back_by_a_claim,
     a_lost_dead_letter_leaves_the_lists_of_its_tag_class_and_group,
+    a_key_of_another_type_stops_its_definition_alone,
 );
+
+async fn a_key_of_another_type_stops_its_definition_alone<R: RedisServer>() {
+    for damaged in ["status:not_sent", "ready:first_sends", "limit", "outgoing"] {
+        let own = OwnPrefix::of::<R>();
+        let outbox = own.outbox().await;
+        for name in ["bad", "good"] {
+            outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+        }
+        let bad = add_notice(&mut outbox.clone(), "bad", 1).await.unwrap().id();
+        let def_id = outbox.find(bad).await.unwrap().unwrap().def_id;
+        own.by_hand(&["SET", &format!("{{{}#{def_id}}}:{damaged}", own.prefix), "damaged"]);
+        let builder = outbox.sweeper().poll_interval(Duration::from_millis(20)).first_send(false);
+        let handled = |_: Notice<i64>| async { Ok(()) };
+        let sweeper = builder.handler("bad", handled).handler("good", handled).start().await.unwrap();
+        for number in 0..3 {
+            let good = add_notice(&mut outbox.clone(), "good", number).await.unwrap().id();
+            let is_sent = async || outbox.find(good).await.unwrap().unwrap().status == Status::Succeeded;
+            eventually(damaged, is_sent).await;
+        }
+        sweeper.shutdown().await;
+        own.close();
+    }
+}
 
 async fn a_score_without_a_notice_is_put_aside_and_stops_nothing<R: RedisServer>() {
     let own = OwnPrefix::of::<R>();

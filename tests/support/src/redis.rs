@@ -49,6 +49,11 @@ impl OwnPrefix {
         Self { urls: server_url(R::VARIABLE), prefix, clock: hand_clock() }
     }
 
+    /// The URL for a program.
+    pub fn url(&self) -> String {
+        format!("{}?prefix={}", self.urls, self.prefix)
+    }
+
     /// Settings of a connection.
     pub fn builder(&self) -> RedisBuilder {
         Redis::builder(&self.urls).prefix(self.prefix.as_str())
@@ -126,21 +131,26 @@ impl OwnPrefix {
         keys
     }
 
-    /// Deletes its keys. They stay after a failure, for an inspection.
-    pub fn close(self) {
-        let pattern = format!("{{{}*", self.prefix);
+    /// Deletes the keys that match a pattern.
+    pub fn delete(&self, pattern: &str) {
         self.on_each_node(|connection| {
-            let keys: Vec<String> = connection.scan_match(&pattern).unwrap().collect::<Result<_, _>>().unwrap();
+            let keys: Vec<String> = connection.scan_match(pattern).unwrap().collect::<Result<_, _>>().unwrap();
             for key in keys {
                 let _: () = connection.del(key).unwrap();
             }
         });
     }
+
+    /// Deletes its keys. They stay after a failure, for an inspection.
+    pub fn close(self) {
+        self.delete(&format!("{{{}*", self.prefix));
+    }
 }
 
 /// A store on Redis as a [`Backend`].
 pub struct RedisBackend {
-    own: OwnPrefix,
+    /// Its keys.
+    pub own: OwnPrefix,
     outbox: RedisOutbox,
 }
 
@@ -151,6 +161,13 @@ impl RedisBackend {
         let own = OwnPrefix::of::<R>();
         own.by_hand(&["SET", &format!("{{{}#}}:last_notice", own.prefix), "200000000000"]);
         let outbox = own.outbox().await;
+        Self { own, outbox }
+    }
+
+    /// A fresh one whose time is that of Redis.
+    pub async fn with_real_clock<R: RedisServer>() -> Self {
+        let own = OwnPrefix::of::<R>();
+        let outbox = RedisOutbox::new(own.connect().await);
         Self { own, outbox }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
 use solid_notify_core::definition::{
@@ -16,7 +16,7 @@ use solid_notify_core::store::{Alarm, DefinitionStore, Edit, Edited, SendLimits}
 
 use super::given::{self, Text};
 use super::row::{definition, fields};
-use super::{AGAIN, LOOK, RedisStore, busy, codec, keys, pause};
+use super::{AGAIN, LOOK, RedisStore, busy, codec, keys, pause, readable};
 
 const DOING: &str = "editing a definition";
 
@@ -258,8 +258,8 @@ impl DefinitionStore for RedisStore {
         let paused: String = self.common(&given::Common::Paused, "reading the pause switch").await?;
         let (_, rows) = self.rows().await?;
         let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &given::Look::Limits, "reading limits"));
-        let limits = try_join_all(looks).await?.into_iter().zip(&rows);
-        let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
+        let limits = readable(rows.iter().map(|seen| seen.id).zip(join_all(looks).await))?.read;
+        let limits = limits.into_iter().filter_map(|(def_id, text)| Some((def_id, codec::limit_row(&text)?)));
         Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
     }
 }

@@ -1,9 +1,10 @@
 //! Looks for due and overdue notices, and the ticks, purges and heartbeats that follow from looks.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::notice::{
     ClaimedNotice, Status, duration_from_millis, duration_millis, millis_from_time, time_from_millis,
@@ -16,7 +17,7 @@ use solid_notify_core::store::{
 use super::definitions::SeenRow;
 use super::given::{self, Plain, Text};
 use super::row::{Words, claimed, number, score, word};
-use super::{CHANGE, LOOK, RedisStore, codec, member, notice_id};
+use super::{CHANGE, LOOK, Readable, RedisStore, codec, member, notice_id, readable};
 
 /// The script's reply for a definition: time, first due time of each queue slice in the order of [`Status::LIVE`], number of
 /// waiting alarms, and the last tick.
@@ -37,8 +38,12 @@ impl RedisStore {
         // The latest time of all looks: where the clock was set between two of them, the caller must see that.
         let mut latest = time_from_millis(now);
         let looks = ids.iter().map(|id| self.run::<Due>(&LOOK, *id, &given::Look::Due, "looking for what is due"));
-        let (mut ticks, mut slices) = (BTreeMap::new(), Vec::new());
-        for (def_id, (now, first, alarms, tick)) in ids.iter().copied().zip(try_join_all(looks).await?) {
+        let Readable { read: looks, damaged } = readable(ids.iter().copied().zip(join_all(looks).await))?;
+        // Their claims fail for the same reason, and the sweeper reports that.
+        let at_once =
+            |def_id| DueSlice { def_id, status: Status::NotSent, after: Duration::ZERO, late: Duration::ZERO };
+        let (mut ticks, mut slices) = (BTreeMap::new(), damaged.into_iter().map(at_once).collect::<Vec<_>>());
+        for (def_id, (now, first, alarms, tick)) in looks {
             let now = time_from_millis(now);
             latest = latest.max(now);
             for (status, first) in Status::LIVE.into_iter().zip(first) {
@@ -102,15 +107,14 @@ impl RedisStore {
             Look::ClaimedBy { worker } => {
                 let (_, rows) = self.rows().await?;
                 let by_worker = given::Look::Claimed { worker, most: limit };
-                let looks = rows.iter().map(|seen| {
-                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &by_worker, "looking for claimed notices");
-                    async {
-                        look.await.map(|found| found.iter().map(|words| claimed(seen.id, words)).collect::<Vec<_>>())
-                    }
-                });
-                let mut found: Vec<ClaimedNotice> = try_join_all(looks).await?.into_iter().flatten().collect();
-                found.truncate(limit);
-                Ok(found)
+                let looks = rows
+                    .iter()
+                    .map(|seen| self.run::<Vec<Words>>(&LOOK, seen.id, &by_worker, "looking for claimed notices"));
+                let looks = rows.iter().map(|seen| seen.id).zip(join_all(looks).await);
+                let of_one = |(def_id, found): (i64, Vec<Words>)| {
+                    found.iter().map(|words| claimed(def_id, words)).collect::<Vec<_>>()
+                };
+                Ok(readable(looks)?.read.into_iter().flat_map(of_one).take(limit).collect())
             }
         }
     }

@@ -159,6 +159,35 @@ fn reason(code: &str) -> Option<&'static str> {
     })
 }
 
+/// What was read of several definitions.
+struct Readable<T> {
+    read: Vec<(i64, T)>,
+    /// The definitions whose keys people have damaged. These make the calls of their definition fail, and no others.
+    damaged: Vec<i64>,
+}
+
+/// Separates the definitions that were read from the damaged ones.
+///
+/// # Errors
+/// An outage, and an error that all definitions have, such as a missing right.
+fn readable<T>(looks: impl Iterator<Item = (i64, Result<T, StoreError>)>) -> Result<Readable<T>, StoreError> {
+    let (mut read, mut damaged, mut problem) = (Vec::new(), Vec::new(), None);
+    for (def_id, look) in looks {
+        match look {
+            Ok(found) => read.push((def_id, found)),
+            Err(error) if error.kind == FaultKind::Unusable => {
+                damaged.push(def_id);
+                problem = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match problem {
+        Some(error) if read.is_empty() => Err(error),
+        _ => Ok(Readable { read, damaged }),
+    }
+}
+
 /// Waits after repeated conflicts, so that other clients can finish.
 async fn pause(round: usize) {
     if round > 2 {
