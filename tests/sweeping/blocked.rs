@@ -142,3 +142,41 @@ fn runtime_whose_threads_are_all_blocked_is_reported() {
     assert_eq!(reported(), 1);
     assert_eq!(runtime.block_on(sweeper.shutdown()).succeeded, 1);
 }
+
+#[test]
+fn timers_go_on_beside_a_handler_that_blocks_its_thread() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (block, wait) = block();
+    let (began, ticks) = (Calls::default(), Calls::default());
+    let (noted, ticked) = (began.clone(), ticks.clone());
+    runtime.spawn(async move {
+        let mut interval = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            interval.tick().await;
+            ticked.note(());
+        }
+    });
+    let sweeper = runtime.block_on(async {
+        let outbox = defined("blocks_one_of_two").await;
+        add(&outbox, "blocks_one_of_two").await;
+        let handler = move |_: Notice<i64>| {
+            noted.note(());
+            wait();
+            async { Ok(()) }
+        };
+        let builder = outbox.sweeper().handler("blocks_one_of_two", handler);
+        builder.poll_interval(Duration::from_millis(50)).start().await.unwrap()
+    });
+    let since = Instant::now();
+    while began.count() == 0 {
+        assert!(since.elapsed() < PATIENCE, "it is not called");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let before = ticks.count();
+    // Less than a beat, which wakes the runtime in any case.
+    std::thread::sleep(Duration::from_secs(3));
+    let count = ticks.count() - before;
+    assert!(count > 10, "{count} ticks");
+    drop(block);
+    assert_eq!(runtime.block_on(sweeper.shutdown()).succeeded, 1);
+}

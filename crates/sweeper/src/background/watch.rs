@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use solid_notify_core::metrics::SENDING;
 use solid_notify_core::store::BEAT;
@@ -23,6 +23,8 @@ const LOOKS: u32 = 2;
 const AGAIN: u32 = 12;
 /// How many calls the log names.
 const NAMED: usize = 10;
+/// How often the runtime is woken while a call goes on for as long.
+const WAKE: Duration = Duration::from_millis(100);
 
 /// The thread runs until this is dropped.
 pub(crate) struct Watch(#[expect(dead_code, reason = "its drop ends the thread")] mpsc::Sender<()>);
@@ -35,12 +37,18 @@ impl Watch {
         let started = std::thread::Builder::new().name("notify-watch".to_owned()).spawn(move || {
             // The clock is that of the runtime, and what belongs to the runtime may be dropped here.
             let _context = runtime.enter();
-            let mut looks = 0;
-            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                // A thread that blocks may be the one that polled the timers of the runtime, and tokio lets no other thread do that until a
-                // task wakes one.
-                runtime.spawn(async {});
-                report(|| looks = look(&worker, looks));
+            let (mut looks, mut next_look) = (0, Instant::now() + BEAT);
+            while ended.recv_timeout(WAKE) == Err(RecvTimeoutError::Timeout) {
+                let is_time = Instant::now() >= next_look;
+                if is_time || has_long_call(&worker) {
+                    // A thread that blocks may be the one that polled the sockets and timers of the runtime, and tokio lets no other thread do
+                    // that until a task wakes one.
+                    runtime.spawn(async {});
+                }
+                if is_time {
+                    next_look = Instant::now() + BEAT;
+                    report(|| looks = look(&worker, looks));
+                }
             }
         });
         if let Err(error) = started {
@@ -48,6 +56,10 @@ impl Watch {
         }
         Self(end)
     }
+}
+
+fn has_long_call(worker: &Weak<Worker>) -> bool {
+    worker.upgrade().is_some_and(|worker| worker.calls().iter().any(|call| call.began.elapsed() >= WAKE))
 }
 
 /// Logs that the loop hangs, and that it runs again. `before`: how many looks in a row have seen that it hangs. Returns that number with
