@@ -16,7 +16,7 @@ use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::secret::{Destination, Hidden, SecretString};
 use solid_notify_core::{AnyOutbox, NotifyDef};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -36,11 +36,15 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// A consumer that has lasted for so long had no trouble.
 const LASTING: Duration = Duration::from_secs(60);
-/// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other;
-/// the store itself limits how many it stores at the same time.
-const PREFETCH: u16 = 100;
-/// The largest body of a reply, in bytes, because all replies in work are in memory. A larger one is rejected when it has come; how much the broker
-/// may send meanwhile, `relay.rs` limits.
+/// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other. That
+/// is more than an operator's transaction locks as a rule: while as many wait for locked notices, the queue stands still. The store itself
+/// limits how many it stores at the same time.
+const PREFETCH: u16 = 1000;
+/// How many replies of a queue are tried again at the same time. A try for a locked notice takes a second and asks the store some twenty times,
+/// so a thousand of them would delay the others.
+const TRIED_AGAIN: usize = 16;
+/// The largest body of a reply, in bytes. A larger one is rejected when it has come; how much the broker may send meanwhile, `relay.rs` limits. A
+/// reply that waits keeps less of it.
 const REPLY_BYTES: usize = 64 * 1024;
 
 /// Receives replies until it is dropped; returned by [`super::Amqp::replies`].
@@ -93,8 +97,9 @@ async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: wat
                     let queue = source.1.clone();
                     consumers.entry(source).or_insert_with(|| {
                         let (outbox, networks, clients) = (outbox.clone(), networks.clone(), Arc::clone(&clients));
-                        let storing = Mutex::default();
-                        let consumer = Consumer { outbox, networks, clients, definition, url, queue, storing };
+                        let (storing, trying_again) = (Mutex::default(), Semaphore::new(TRIED_AGAIN));
+                        let consumer =
+                            Consumer { outbox, networks, clients, definition, url, queue, storing, trying_again };
                         Running(tokio::spawn(consumer.run()))
                     });
                 }
@@ -145,6 +150,8 @@ struct Consumer {
     queue: Name,
     /// Whether replies can be stored.
     storing: Mutex<Trouble>,
+    /// The places of replies that are tried again.
+    trying_again: Semaphore,
 }
 
 impl Consumer {
@@ -212,12 +219,15 @@ impl Consumer {
     }
 
     /// Stores a reply and acks it, or rejects it.
-    async fn handle(&self, delivery: Delivery) -> lapin::Result<()> {
-        let queue = &self.queue.0;
+    async fn handle(&self, mut delivery: Delivery) -> lapin::Result<()> {
+        let (queue, body) = (&self.queue.0, std::mem::take(&mut delivery.data));
         let token = delivery.properties.correlation_id().as_ref().map(|token| token.as_str());
-        let handled = match Reply::read(token, &delivery.data) {
-            _ if delivery.data.len() > REPLY_BYTES => Handled::Useless("its body has more than 64 KiB"),
-            Ok(reply) => self.stored(&reply).await,
+        let handled = match Reply::read(token, &body) {
+            _ if body.len() > REPLY_BYTES => Handled::Useless("its body has more than 64 KiB"),
+            Ok(reply) => {
+                drop(body);
+                self.stored(&reply).await
+            }
             Err(problem) => Handled::Useless(problem),
         };
         match handled {
@@ -234,8 +244,8 @@ impl Consumer {
     }
 
     /// Stores a reply, as soon as the outbox can.
-    async fn stored(&self, reply: &Reply<'_>) -> Handled {
-        let mut wait = WAITS.0;
+    async fn stored(&self, reply: &Reply) -> Handled {
+        let (mut wait, mut turn) = (WAITS.0, None);
         loop {
             match reply.store(&self.outbox).await {
                 Ok(handled) => {
@@ -245,14 +255,16 @@ impl Consumer {
                     return handled;
                 }
                 Err(error) => {
-                    // Up to 100 replies wait at the same time.
+                    // Many replies may wait at the same time.
                     if self.storing.lock().is_to_report(&error.to_string()) {
                         tracing::warn!(%error, queue = self.queue.0, "cannot store a reply yet");
                     }
                 }
             }
+            drop(turn.take());
             sleep(wait).await;
             wait = (2 * wait).min(WAITS.1);
+            turn = self.trying_again.acquire().await.ok();
         }
     }
 }

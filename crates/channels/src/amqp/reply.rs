@@ -1,12 +1,13 @@
 //! What a consumer replies: `{"result":"ack"}` or `{"result":"nack","reason":"…"}`, with the token of the message as correlation id.
 
 use serde::Deserialize;
+use solid_notify_core::notice::MESSAGE_LIMIT;
 use solid_notify_core::{AckResult, AnyOutbox, Error, Result};
 
-/// A reply with its token.
+/// A reply with its token. It may wait for long, beside many others, so it has no more than is stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Reply<'a> {
-    token: &'a str,
+pub(super) struct Reply {
+    token: String,
     body: Body,
 }
 
@@ -29,16 +30,20 @@ pub(super) enum Handled {
     Useless(&'static str),
 }
 
-impl<'a> Reply<'a> {
+impl Reply {
     /// Reads a reply.
     ///
     /// # Errors
     /// What is wrong. It contains neither the token nor the body.
-    pub(super) fn read(correlation_id: Option<&'a str>, body: &[u8]) -> std::result::Result<Self, &'static str> {
+    pub(super) fn read(correlation_id: Option<&str>, body: &[u8]) -> std::result::Result<Self, &'static str> {
         let token = correlation_id.ok_or("it has no correlation id; the one of the message was expected")?;
-        let body = serde_json::from_slice(body)
+        let mut body = serde_json::from_slice(body)
             .map_err(|_| r#"its body is neither {"result":"ack"} nor {"result":"nack","reason":"…"}"#)?;
-        Ok(Self { token, body })
+        if let Body::Nack { reason } = &mut body {
+            reason.truncate(reason.floor_char_boundary(MESSAGE_LIMIT));
+            reason.shrink_to_fit();
+        }
+        Ok(Self { token: token.to_owned(), body })
     }
 
     /// Stores the reply.
@@ -47,8 +52,8 @@ impl<'a> Reply<'a> {
     /// The outbox could not store it now.
     pub(super) async fn store(&self, outbox: &AnyOutbox) -> Result<Handled> {
         let stored = match &self.body {
-            Body::Ack => outbox.ack_token(self.token).await,
-            Body::Nack { reason } => outbox.nack_token(self.token, reason.as_str()).await,
+            Body::Ack => outbox.ack_token(&self.token).await,
+            Body::Nack { reason } => outbox.nack_token(&self.token, reason.as_str()).await,
         };
         match stored {
             Ok(AckResult::OtherNotice) => Ok(Handled::Useless("its token is of another database")),

@@ -129,8 +129,8 @@ mod on_postgres {
     use test_support::sending::reaches;
     use test_support::{Postgres, TestDb};
 
-    /// As many as other work of the store has connections, and many more.
-    const LOCKED: i64 = 40;
+    /// Many more than other work of the store has connections.
+    const LOCKED: i64 = 300;
 
     #[tokio::test]
     async fn reply_to_a_locked_notice_delays_no_other() {
