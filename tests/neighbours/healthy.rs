@@ -36,17 +36,19 @@ pub fn definitions(http: &Http, brokers: &Brokers, urls: &Urls) -> Vec<NotifyDef
     let mail = json!({ "smtp": urls.smtp, "from": "shop@example.org", "to": ["a@example.org"], "subject": "Order {{ param.number }}", "text": "Paid." });
     let chat = json!({ "service": "slack", "url": urls.chat, "text": "Order {{ param.number }}" });
     let amqp = json!({ "url": urls.amqp, "routing_key": brokers.name, "headers": { "x-order": "{{ param.number }}" } });
+    let replied = json!({ "url": urls.amqp, "routing_key": brokers.confirmed, "reply_queue": brokers.replies });
     let nats = json!({ "url": urls.nats, "subject": format!("{}.orders", brokers.name) });
     let redis = json!({ "url": urls.redis, "stream": brokers.name, "maxlen": 100 });
     let webhook = |path: &str| json!({ "url": http.url(path), "allow_hosts": ["127.0.0.1"] });
     let acked = |def: NotifyDef| def.need_confirm(true).max_confirm_delay("1h");
-    let all: [(&str, usize, Value); 8] = [
+    let all: [(&str, usize, Value); 9] = [
         ("webhook", 1, webhook("/plain")),
         ("webhook", 1, webhook("/customers/{{ param.customer | urlencode }}")),
         ("webhook", 2, webhook("/acked")),
         ("mail", 3, mail),
         ("chat", 3, chat),
-        ("amqp", 4, amqp),
+        ("amqp", 2, amqp),
+        ("amqp", 2, replied),
         ("nats", 3, nats),
         ("redis_stream", 3, redis),
     ];
@@ -54,7 +56,8 @@ pub fn definitions(http: &Http, brokers: &Brokers, urls: &Urls) -> Vec<NotifyDef
     let defined = each.enumerate().map(|(number, (channel, config))| {
         let def = NotifyDef::new(name(number)).handler(channel).handler_config(config.to_string());
         let def = def.retry_interval("1s").max_retry_times(5);
-        if config["url"] == http.url("/acked") { acked(def) } else { def }
+        let is_acked = config["url"] == http.url("/acked") || config.get("reply_queue").is_some();
+        if is_acked { acked(def) } else { def }
     });
     defined.collect()
 }

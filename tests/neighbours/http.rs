@@ -90,7 +90,7 @@ async fn receive(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap
 
 /// Acks over HTTP. Returns the status; `None`: there was no answer.
 pub async fn ack(serve: SocketAddr, token: &str) -> Option<u16> {
-    let post = client().post(format!("http://{serve}/ack")).header("ack-token", token);
+    let post = client().post(format!("http://{serve}/shop/ack")).header("ack-token", token);
     Some(post.timeout(Duration::from_secs(10)).send().await.ok()?.status().as_u16())
 }
 

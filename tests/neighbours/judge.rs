@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::served::GRACE;
+use crate::settings::GRACE;
 
 /// How much later than in the run without the neighbour a notice may end, in seconds.
 const LATER: f64 = 2.0;
@@ -14,8 +14,9 @@ const MORE_MEMORY: u64 = 50 * 1024;
 pub const P99: f64 = 1.5;
 /// How long the process may take after the grace: it waits so long for the last requests of its clients.
 pub const AFTER_GRACE: Duration = Duration::from_secs(2);
-/// The same where a lock keeps outcomes from being stored. They are tried again for most of ten seconds more, as the chapter on `serve` says.
-pub const AFTER_GRACE_LOCKED: Duration = Duration::from_secs(12);
+/// The same where outcomes cannot be stored, or a handler cannot be cancelled. The sweeper waits for most of ten seconds more, as the chapter on
+/// `serve` says.
+pub const AFTER_GRACE_STUCK: Duration = Duration::from_secs(12);
 
 /// A notice of a healthy definition.
 #[derive(Debug, Clone)]

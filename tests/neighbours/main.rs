@@ -1,15 +1,15 @@
-//! The bad-neighbour suite: one bad definition, row, parameter, receiver, file, lock or reader does not disturb the others.
+//! The bad-neighbour suite: one bad definition, row, parameter, receiver, handler, file, lock, database or reader does not disturb the others.
 //!
-//! The program `solid-notify serve` sends the notices of 20 healthy definitions, at least two of each channel, which are added at a known
-//! rate: once without a neighbour, then once with each of `neighbours/`. `judge.rs` compares each run with the one without a neighbour.
-//! Every neighbour proves that it was at work.
+//! A process sends the notices of 20 healthy definitions, at least two of each channel, which are added at a known rate: once without a
+//! neighbour, then once with each of `neighbours/`. The process is the program `solid-notify serve`, or an application (`embedding.rs`) where
+//! the neighbour is a handler. `judge.rs` compares each run with that of the same program without a neighbour. Every neighbour proves that it
+//! was at work.
 //!
-//! - CI runs most neighbours on one database, and those that hold locks on each database with row locks.
-//! - The night (`NOTIFY_NEIGHBOURS=night`) runs all of them on all databases, in five alternating pairs of runs without and with it. Then also
+//! - CI runs each neighbour on one store. The last digit of the commit's hash (`NOTIFY_TURN`) chooses it, so that each store has its turn.
+//! - The night (`NOTIFY_NEIGHBOURS=night`) runs all of them on all stores, in five alternating pairs of runs without and with it. Then also
 //!   the median of the ratios of the 99th percentiles must be at most 1.5.
 //!
-//! Not covered: a handler that panics, crashes or blocks, and a batch with a poison notice, because `serve` has no handlers of users; the tests of the sweeper have these (`sweeping/`). The
-//! store on Redis.
+//! Not covered: handlers that block all threads of the application's runtime, or end its process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod brokers;
@@ -18,12 +18,18 @@ mod http;
 mod judge;
 mod neighbours;
 mod pairs;
+mod plan;
 mod served;
+mod settings;
 mod site;
+mod store;
 mod window;
 
-macro_rules! on_databases {
-    ($($module:ident, $database:ident;)+) => {
+use test_support::redis::RedisBackend;
+use test_support::{MariaDb, Postgres, Sqlite, TestDb};
+
+macro_rules! on_stores {
+    ($($module:ident, $store:ty;)+) => {
         // Each healthy definition sends to one of these.
         mod with_rabbitmq {
             mod with_nats {
@@ -31,7 +37,7 @@ macro_rules! on_databases {
                     $(mod $module {
                         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                         async fn bad_neighbours_disturb_no_healthy_definition() {
-                            crate::pairs::all::<test_support::$database>().await;
+                            crate::pairs::all::<$store>().await;
                         }
                     })+
                 }
@@ -39,8 +45,9 @@ macro_rules! on_databases {
         }
     };
 }
-on_databases! {
-    on_postgres, Postgres;
-    on_mariadb, MariaDb;
-    on_sqlite, Sqlite;
+on_stores! {
+    on_postgres, crate::TestDb<crate::Postgres>;
+    on_mariadb, crate::TestDb<crate::MariaDb>;
+    on_sqlite, crate::TestDb<crate::Sqlite>;
+    on_redis, crate::RedisBackend;
 }

@@ -1,67 +1,60 @@
-//! Runs without and with a neighbour on one database. It prints a line for each run.
+//! Runs without and with a neighbour on one store. It prints a line for each run.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::healthy;
 use crate::judge::{self, P99, RATE, Run};
-use crate::neighbours::{ALL, AtWork, Neighbour};
-use crate::served::{Served, Start};
-use crate::site::{Site, Store};
+use crate::neighbours::{AtWork, Neighbour};
+use crate::plan::Plan;
+use crate::served::{Program, Served, Start};
+use crate::site::Site;
+use crate::store::Store;
 use crate::window::{Rate, send};
 
-/// The rate of CI: each healthy definition has a notice in each second.
-const CI: Rate = Rate { count: 60, gap: Duration::from_millis(50) };
-/// The rate of the night, at which the 99th percentile is not the worst notice.
-const NIGHT: Rate = Rate { count: 200, gap: Duration::from_millis(25) };
-/// The pairs of the night.
-const PAIRS: usize = 5;
 /// The most windows of a run. A pause of a busy machine within one window lowers its rate; a slow sender has the same rate in all.
 const MOST_WINDOWS: usize = 3;
 
-/// Runs the neighbours of this database.
-pub async fn all<D: Store>() {
-    let night = match std::env::var("NOTIFY_NEIGHBOURS").as_deref() {
-        Ok("night") => true,
-        Ok(other) => panic!("NOTIFY_NEIGHBOURS is {other:?}; set it to \"night\", or not at all"),
-        Err(_) => false,
-    };
-    let only = std::env::var("NOTIFY_NEIGHBOUR").ok();
-    let site = Site::<D>::new().await;
-    let chosen = ALL.iter().filter(|neighbour| neighbour.is_possible::<D>());
-    let chosen = chosen.filter(|neighbour| match &only {
-        Some(part) => neighbour.name().contains(part),
-        None => night || neighbour.is_in_ci::<D>(),
-    });
-    let disturbed = if night { in_pairs(&site, chosen).await } else { once(&site, chosen).await };
+/// Runs the neighbours of this store.
+pub async fn all<S: Store>() {
+    let plan = Plan::of(S::KIND);
+    say::<S>(&plan.text());
+    let site = Site::<S>::new().await;
+    let disturbed = if plan.is_night { in_pairs(&site, &plan).await } else { once(&site, &plan).await };
     site.close().await;
-    assert!(disturbed.is_empty(), "{}:\n{}", D::NAME, disturbed.join("\n"));
+    assert!(disturbed.is_empty(), "{}:\n{}", S::KIND.name(), disturbed.join("\n"));
 }
 
-/// Each neighbour once, compared with one run without a neighbour.
-async fn once<D: Store>(site: &Site<D>, chosen: impl Iterator<Item = &Neighbour>) -> Vec<String> {
-    let without = run(site, None, CI, None).await;
-    let mut disturbed = Vec::new();
-    for neighbour in chosen {
-        let with = run(site, Some(*neighbour), CI, Some(&without)).await;
-        disturbed.extend(complaints(*neighbour, &without, &with));
+/// Each neighbour once, compared with one run of its program without a neighbour.
+async fn once<S: Store>(site: &Site<S>, plan: &Plan) -> Vec<String> {
+    let (mut disturbed, mut baselines) = (Vec::new(), BTreeMap::new());
+    for neighbour in &plan.neighbours {
+        let program = neighbour.program();
+        let without = match baselines.entry(program) {
+            Entry::Occupied(run) => run.into_mut(),
+            Entry::Vacant(place) => place.insert(run(site, program, None, plan.rate(), None).await),
+        };
+        let with = run(site, program, Some(*neighbour), plan.rate(), Some(without)).await;
+        disturbed.extend(complaints(*neighbour, without, &with));
     }
     disturbed
 }
 
 /// Each neighbour in pairs, without and with it.
-async fn in_pairs<D: Store>(site: &Site<D>, chosen: impl Iterator<Item = &Neighbour>) -> Vec<String> {
+async fn in_pairs<S: Store>(site: &Site<S>, plan: &Plan) -> Vec<String> {
     let mut disturbed = Vec::new();
-    for neighbour in chosen {
-        let mut ratios = Vec::new();
-        for _ in 0..PAIRS {
-            let without = run(site, None, NIGHT, None).await;
-            let with = run(site, Some(*neighbour), NIGHT, Some(&without)).await;
+    for neighbour in &plan.neighbours {
+        let (program, mut ratios) = (neighbour.program(), Vec::new());
+        for _ in 0..plan.pairs {
+            let without = run(site, program, None, plan.rate(), None).await;
+            let with = run(site, program, Some(*neighbour), plan.rate(), Some(&without)).await;
             ratios.push(judge::p99(&with) / judge::p99(&without));
             disturbed.extend(complaints(*neighbour, &without, &with));
         }
         let median = judge::median(ratios.clone());
-        say::<D>(&format!(
+        say::<S>(&format!(
             "{}: the 99th percentiles have the ratios {ratios:.2?}, median {median:.2}",
             neighbour.name()
         ));
@@ -78,17 +71,23 @@ fn complaints(neighbour: Neighbour, without: &Run, with: &Run) -> Vec<String> {
 }
 
 /// One run of the process: it has sent one notice of each definition before the neighbour begins. A run whose rate is too low goes on.
-async fn run<D: Store>(site: &Site<D>, neighbour: Option<Neighbour>, rate: Rate, without: Option<&Run>) -> Run {
+async fn run<S: Store>(
+    site: &Site<S>,
+    program: Program,
+    neighbour: Option<Neighbour>,
+    rate: Rate,
+    without: Option<&Run>,
+) -> Run {
     let name = neighbour.map_or("without a neighbour", Neighbour::name);
     let began = Instant::now();
-    let (mut start, mut at_work) = (Start::default(), AtWork::default());
+    let (mut start, mut at_work) = (Start { program, ..Start::default() }, AtWork::default());
     if let Some(neighbour) = neighbour {
         neighbour.prepare(site, &mut start, &mut at_work).await;
     }
-    let served = Served::start(site.folder.path(), &start).await;
+    let served = Served::start(site, &start).await;
     site.http.ack_to(served.address);
     let warmed_up = send(site, Rate { count: healthy::COUNT, gap: Duration::from_millis(1) }).await;
-    assert!(warmed_up.iter().all(|sent| sent.ended.is_some()), "{}: {name}: {warmed_up:#?}", D::NAME);
+    assert!(warmed_up.iter().all(|sent| sent.ended.is_some()), "{}: {name}: {warmed_up:#?}", S::KIND.name());
     if let Some(neighbour) = neighbour {
         neighbour.begin(site, &served, rate.window(), &mut at_work).await;
     }
@@ -109,8 +108,8 @@ async fn run<D: Store>(site: &Site<D>, neighbour: Option<Neighbour>, rate: Rate,
     let run = Run { windows, memory, stop, exit_code, after_grace };
     let without = without.unwrap_or(&run);
     let complaints = judge::baseline_complaints(without);
-    assert!(complaints.is_empty(), "{}: without a neighbour:\n{}", D::NAME, complaints.join("\n"));
-    say::<D>(&format!(
+    assert!(complaints.is_empty(), "{}: without a neighbour:\n{}", S::KIND.name(), complaints.join("\n"));
+    say::<S>(&format!(
         "{name:22} {:5.1} s  latest {:+6.2} s  rate {:.2}  p99 {:.2} s  memory {:+5} of {} KiB  SIGTERM {:.2} s  windows {}",
         began.elapsed().as_secs_f64(),
         judge::latest(without, &run),
@@ -125,6 +124,6 @@ async fn run<D: Store>(site: &Site<D>, neighbour: Option<Neighbour>, rate: Rate,
 }
 
 /// Prints a line also when the test passes, because the test harness hides the normal output then.
-fn say<D: Store>(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{:10} {line}\n", D::NAME).as_bytes());
+fn say<S: Store>(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{:10} {line}\n", S::KIND.name()).as_bytes());
 }

@@ -1,8 +1,8 @@
-//! A running `solid-notify serve`: its start, its memory, its end.
+//! A running process, `solid-notify serve` or an application with the library: its start, its memory, its end.
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,24 @@ use test_support::sending::PATIENCE;
 use tokio::process::{Child, ChildStderr, Command};
 
 use crate::http::client;
+use crate::site::Site;
+use crate::store::Store;
 
-/// How long attempts may go on after SIGTERM. The file of `serve` has it.
-pub const GRACE: Duration = Duration::from_secs(1);
+/// The program of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Program {
+    #[default]
+    Serve,
+    /// `embedding.rs`.
+    Application,
+}
 
 /// What a run changes of a usual start.
 #[derive(Debug, Clone, Default)]
 pub struct Start {
+    pub program: Program,
+    /// The URL of another database of `serve`.
+    pub other: Option<String>,
     /// The log has each step, and its reader sleeps.
     pub log_is_unread: bool,
     /// A library that stands before the C library.
@@ -31,15 +42,30 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it with the file `serve.toml` of a folder, where its log goes, too, and waits until it is ready.
-    pub async fn start(folder: &Path, change: &Start) -> Self {
+    /// Starts it in the folder of the site, where its log goes, too, and waits until it is ready.
+    pub async fn start<S: Store>(site: &Site<S>, change: &Start) -> Self {
+        let folder = site.folder.path();
         // A port that was free a moment ago.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_notify-served"));
+        let mut command = match change.program {
+            Program::Serve => {
+                site.configure(change.other.as_deref());
+                let mut serve = Command::new(env!("CARGO_BIN_EXE_notify-served"));
+                serve.arg("serve").arg("--config").arg(site.path("serve.toml"));
+                serve.arg("--listen").arg(address.to_string());
+                serve
+            }
+            Program::Application => {
+                let mut application = Command::new(env!("CARGO_BIN_EXE_notify-embedding"));
+                application.args([site.store.url(), address.to_string()]).arg(folder).arg(&site.brokers.name);
+                application
+            }
+        };
         for variable in ["URL", "CONFIG", "LISTEN", "NODE", "LOG", "CONTEXT"] {
             command.env_remove(format!("SOLID_NOTIFY_{variable}"));
         }
-        command.arg("serve").arg("--config").arg(folder.join("serve.toml")).arg("--listen").arg(address.to_string());
+        // The traces of panics take as much memory as the debug information of the program.
+        command.env("RUST_BACKTRACE", "0");
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
         if change.log_is_unread {
             command.env("SOLID_NOTIFY_LOG", "trace").stderr(Stdio::piped());

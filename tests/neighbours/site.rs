@@ -1,72 +1,40 @@
-//! A database with the healthy definitions, their receivers, and the file of `serve`.
+//! A store with the healthy definitions, their receivers, and the file of `serve`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use solid_notify::{NewNotice, NoticeRecord, NotifyDef};
-use solid_notify_conformance::Backend;
-use sqlx::ConnectOptions;
+use solid_notify::operate::Listed;
+use solid_notify::{Filter, NewNotice, NoticeRecord, NotifyDef};
 use tempfile::TempDir;
 use test_support::databases::server_url;
 use test_support::sending::eventually;
 use test_support::smtp::SmtpServer;
-use test_support::{Database, MariaDb, Postgres, Sqlite, TestDb};
+use tokio::sync::OnceCell;
 
 use crate::brokers::Brokers;
 use crate::healthy::{self, Urls};
 use crate::http::Http;
-use crate::served::GRACE;
+use crate::settings::{GRACE, NETWORKS, POLL, SLOTS};
+use crate::store::Store;
 
-/// The slots of the process. One neighbour has work for more.
-pub const SLOTS: usize = 200;
-
-/// A database that the program serves.
-pub trait Store: Database + Sized {
-    const NAME: &str;
-    /// Whether another session can lock single rows.
-    const HAS_ROW_LOCKS: bool = true;
-
-    /// The URL for the program.
-    fn url(db: &TestDb<Self>) -> String {
-        db.pool.connect_options().to_url_lossy().to_string()
-    }
-}
-
-impl Store for Postgres {
-    const NAME: &str = "PostgreSQL";
-
-    /// A test has a schema of its own there, which the URL has to name.
-    fn url(db: &TestDb<Self>) -> String {
-        let options = db.pool.connect_options();
-        let mut url = options.to_url_lossy();
-        url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
-        url.to_string()
-    }
-}
-
-impl Store for MariaDb {
-    const NAME: &str = "MariaDB";
-}
-
-impl Store for Sqlite {
-    const NAME: &str = "SQLite";
-    const HAS_ROW_LOCKS: bool = false;
-}
-
-pub struct Site<D: Store> {
-    pub db: TestDb<D>,
+pub struct Site<S: Store> {
+    pub store: S,
+    /// Another store of the process, which a neighbour cuts off.
+    other: OnceCell<S>,
+    /// The file of `serve`, without that other store.
+    config: String,
     pub folder: TempDir,
     pub http: Http,
     pub smtp: SmtpServer,
     pub brokers: Brokers,
 }
 
-impl<D: Store> Site<D> {
+impl<S: Store> Site<S> {
     pub async fn new() -> Self {
-        let (db, folder) = (TestDb::<D>::with_real_clock().await, tempfile::tempdir().unwrap());
+        let (store, folder) = (S::create().await, tempfile::tempdir().unwrap());
         let (http, smtp, brokers) = (Http::start().await, SmtpServer::start().await, Brokers::start().await);
-        let site = Self { db, folder, http, smtp, brokers };
+        let mut site = Self { store, other: OnceCell::new(), config: String::new(), folder, http, smtp, brokers };
         std::fs::create_dir(site.path("secrets")).unwrap();
         std::fs::write(site.path("key"), "a secret of a test, which has 32 bytes").unwrap();
         let urls = Urls {
@@ -77,21 +45,31 @@ impl<D: Store> Site<D> {
             chat: site.secret("chat", &site.http.url("/chat")),
         };
         for def in healthy::definitions(&site.http, &site.brokers, &urls) {
-            site.db.outbox.define_if_missing(def).await.unwrap();
+            site.store.outbox().define_if_missing(def).await.unwrap();
         }
-        // Another process adds, so notices wait for a poll. One of each second would hide what a neighbour does.
-        let file = format!(
-            "[channels]\nallow_networks = ['127.0.0.0/8', '::1/128']\n\
-             [sweeper]\nshutdown_grace = '{}s'\nmax_running = {SLOTS}\npoll_interval = '100ms'\n\
+        site.config = format!(
+            "[channels]\nallow_networks = {NETWORKS:?}\n\
+             [sweeper]\nshutdown_grace = '{}ms'\nmax_running = {SLOTS}\npoll_interval = '{}ms'\n\
              [secrets.all]\nallow = ['file:{}/', 'file:/dev/zero']\n\
              [databases.shop]\nurl = '{}'\ntoken_keys = ['file:{}']\n",
-            GRACE.as_secs(),
+            GRACE.as_millis(),
+            POLL.as_millis(),
             site.path("secrets").display(),
-            D::url(&site.db),
+            site.store.url(),
             site.path("key").display(),
         );
-        std::fs::write(site.path("serve.toml"), file).unwrap();
         site
+    }
+
+    /// Writes the file of `serve`, with another store where there is one.
+    pub fn configure(&self, other: Option<&str>) {
+        let other = other.map(|url| format!("[databases.other]\nurl = '{url}'\n")).unwrap_or_default();
+        std::fs::write(self.path("serve.toml"), format!("{}{other}", self.config)).unwrap();
+    }
+
+    /// The other store.
+    pub async fn other(&self) -> &S {
+        self.other.get_or_init(S::create).await
     }
 
     /// A path in its folder.
@@ -109,12 +87,12 @@ impl<D: Store> Site<D> {
     /// Creates a bad definition, which retries often and without an end.
     pub async fn define(&self, def: NotifyDef) {
         let def = def.retry_interval("100ms").max_retry_times(-1);
-        self.db.outbox.define_if_missing(def).await.unwrap();
+        self.store.outbox().define_if_missing(def).await.unwrap();
     }
 
     /// The id of a definition.
     pub async fn definition(&self, name: &str) -> i64 {
-        let all = self.db.outbox.definitions().await.unwrap();
+        let all = self.store.outbox().definitions().await.unwrap();
         all.into_iter().find(|state| state.row.name == name).expect("a definition of this name").row.id
     }
 
@@ -130,14 +108,27 @@ impl<D: Store> Site<D> {
         // Few in each call, because some have large parameters.
         for first in (0..count).step_by(100) {
             let some = (first..count.min(first + 100)).map(&notice).collect();
-            ids.extend(self.db.add_many(some).await.unwrap().iter().map(|receipt| receipt.id()));
+            ids.extend(self.store.add_many(some).await.unwrap().iter().map(|receipt| receipt.id()));
         }
         ids
     }
 
     /// A notice.
     pub async fn find(&self, id: i64) -> NoticeRecord {
-        self.db.outbox.find(id).await.unwrap().expect("a notice of this id")
+        self.store.outbox().find(id).await.unwrap().expect("a notice of this id")
+    }
+
+    /// The live notices of a definition, at most 500.
+    pub async fn live(&self, name: &str) -> Vec<Listed> {
+        let operator = self.store.outbox().operator("alice");
+        operator.list(&Filter::live().definition(name), None, 500).await.unwrap().notices
+    }
+
+    /// How many notices of a filter the definitions have whose names begin so.
+    pub async fn count(&self, begin: &str, filter: &Filter) -> usize {
+        let counts = self.store.outbox().operator("alice").counts(filter).await.unwrap();
+        let of_them = counts.iter().filter(|of_one| of_one.definition.starts_with(begin));
+        of_them.map(|of_one| usize::try_from(of_one.count.count).unwrap()).sum()
     }
 
     /// The notices of these ids.
@@ -154,14 +145,20 @@ impl<D: Store> Site<D> {
         eventually(what, async || self.all(ids).await.iter().any(&is)).await;
     }
 
-    /// Deletes the bad definitions and all live notices.
+    /// Deletes the bad definitions, all live notices and all timed tasks.
     pub async fn clean(&self) {
-        self.db.sql("DELETE FROM notify_msg").await;
-        self.db.sql("DELETE FROM notify_def WHERE name LIKE 'bad%'").await;
+        self.store.clean().await;
+        if let Some(other) = self.other.get() {
+            other.clean().await;
+        }
+        self.brokers.delete_tasks();
     }
 
     pub async fn close(self) {
         self.brokers.close().await;
-        self.db.close().await;
+        self.store.close().await;
+        if let Some(other) = self.other.into_inner() {
+            other.close().await;
+        }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use chrono::Utc;
 use futures_util::future::join_all;
 use solid_notify::{NewNotice, Status};
-use solid_notify_conformance::Backend;
 use tokio::time::Instant;
 
 use crate::healthy;
 use crate::judge::Sent;
-use crate::site::{Site, Store};
+use crate::site::Site;
+use crate::store::Store;
 
 /// How many notices are added, and the time from one to the next.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +30,13 @@ impl Rate {
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Adds the notices, each at its time, whether or not those before it are committed, and waits until they have ended.
-pub async fn send<D: Store>(site: &Site<D>, rate: Rate) -> Vec<Sent> {
+pub async fn send<S: Store>(site: &Site<S>, rate: Rate) -> Vec<Sent> {
     let (began, start) = (Utc::now(), Instant::now());
     let add = async |number: usize| {
         let after = rate.gap * u32::try_from(number).unwrap();
         tokio::time::sleep_until(start + after).await;
         let notice = NewNotice::new(healthy::name(number % healthy::COUNT), healthy::param(number)).unwrap();
-        (site.db.add_new(notice).await.id(), after)
+        (site.store.add_new(notice).await.id(), after)
     };
     let added = join_all((0..rate.count).map(add)).await;
     let deadline = Instant::now() + PATIENCE;

@@ -12,7 +12,7 @@ use crate::api::{Comparison, api};
 use crate::nightly::CHECKS;
 use crate::output::Output;
 use crate::step::{self, Beside, StepResult, Steps};
-use crate::suites::SUITES;
+use crate::suites::{SUITES, turn_of};
 use crate::test::{Lints, Prepared, check_examples_of_newcomers};
 use crate::tool::CARGO_DENY;
 use crate::{budget, revision, runs};
@@ -35,7 +35,7 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
         Ok(prepared.build_examples()?.into())
     });
     if let Some(prepared) = prepared.as_ref().filter(|_| built) {
-        let commit = &revision::head();
+        let turn = turn_of(&revision::head());
         let (mut beside, mut alone): (Vec<Beside>, Vec<Beside>) = (Vec::new(), Vec::new());
         for suite in &SUITES {
             let is_spared = suite.depends_on.is_some_and(|files| revision::is_unchanged(&checked, files));
@@ -44,7 +44,7 @@ pub(crate) fn ci(selection: &Selection, record: bool) -> Result<ExitCode> {
                 suite.name,
                 Box::new(move |output| match since {
                     Some(since) => Ok(since),
-                    None => prepared.run(suite, &suite.left_out_of(commit), output),
+                    None => prepared.run(suite, turn, output),
                 }),
             ));
         }

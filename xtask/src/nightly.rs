@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use test_servers::provide::provide;
 use test_servers::run::{cargo, interrupted, run, workspace_root};
-use test_servers::selection::Selection;
+use test_servers::selection::{Database, Selection};
 use test_servers::servers::unstable;
 
 use crate::book::book;
@@ -34,7 +34,7 @@ pub(crate) const CHECKS: &str = "checks";
 const MUTANT_PARTS: usize = 6;
 
 /// All parts, in the order in which they run.
-pub(crate) const PARTS: [Part; 14] = [
+pub(crate) const PARTS: [Part; 17] = [
     Part { name: CHECKS, run: checks },
     Part { name: "features", run: |_, steps| _ = steps.step("features", each_feature) },
     Part {
@@ -44,7 +44,10 @@ pub(crate) const PARTS: [Part; 14] = [
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
     Part { name: "schedules", run: |_, steps| _ = steps.step("schedules", schedules) },
     Part { name: "soak", run: |selection, steps| _ = steps.step("soak", || soak(selection)) },
-    Part { name: "neighbours", run: |selection, steps| _ = steps.step("neighbours", || neighbours(selection)) },
+    Part { name: "neighbours-postgres", run: |_, steps| neighbours(Database::Postgres, steps) },
+    Part { name: "neighbours-mariadb", run: |_, steps| neighbours(Database::Mariadb, steps) },
+    Part { name: "neighbours-sqlite", run: |_, steps| neighbours(Database::Sqlite, steps) },
+    Part { name: "neighbours-redis", run: |_, steps| neighbours(Database::Redis, steps) },
     Part { name: "client-counts", run: |_, steps| _ = steps.step("client counts", client_counts) },
     Part { name: "mutants-1", run: mutants_of_part::<0> },
     Part { name: "mutants-2", run: mutants_of_part::<1> },
@@ -100,7 +103,7 @@ fn suite_on_all_stores(selection: &Selection, name: &str) -> Result<StepResult> 
     let Some(prepared) = prepared else { return Ok(result.into()) };
     let suite =
         SUITES.iter().find(|suite| suite.name == name).with_context(|| format!("there is no suite {name:?}"))?;
-    prepared.run(suite, &[], &Output::Terminal)
+    prepared.run(suite, None, &Output::Terminal)
 }
 
 /// Compiles `solid-notify` with each feature alone. The tests have all of them.
@@ -157,13 +160,16 @@ fn soak(selection: &Selection) -> Result<StepResult> {
     step::command(&mut faults)
 }
 
-/// Runs every bad neighbour on every database, in pairs of runs without and with it. One database at a time, because the times are compared.
-fn neighbours(selection: &Selection) -> Result<StepResult> {
-    let provided = provide(selection)?;
-    let mut pairs = cargo(&["test", "--package", "solid-notify-tests-neighbours", "--", "--test-threads", "1"]);
-    pairs.env("NOTIFY_NEIGHBOURS", "night");
-    provided.describe_to(&mut pairs);
-    step::command(&mut pairs)
+/// Runs every bad neighbour on a store, in pairs of runs without and with it. The healthy definitions need the brokers, too.
+fn neighbours(store: Database, steps: &mut Steps) {
+    steps.step("neighbours", || {
+        let provided = provide(&Selection::new(&[store, Database::Rabbitmq, Database::Nats, Database::Redis]))?;
+        let of_store = format!("on_{store}::");
+        let mut pairs = cargo(&["test", "--package", "solid-notify-tests-neighbours", "--", &of_store]);
+        pairs.env("NOTIFY_NEIGHBOURS", "night");
+        provided.describe_to(&mut pairs);
+        step::command(&mut pairs)
+    });
 }
 
 /// Counts what a notice costs the client.

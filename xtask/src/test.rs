@@ -24,7 +24,7 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
     let Some(prepared) = prepared else { return Ok(ExitCode::from(built.code())) };
     if !arguments.is_empty() {
         check(selection, all_packages("test"), &with_deselected_skipped(selection, arguments))?;
-        return Ok(ExitCode::from(prepared.run_selected(arguments, &Output::Terminal)?.code()));
+        return Ok(ExitCode::from(prepared.run_selected(arguments, None, &Output::Terminal)?.code()));
     }
     let mut steps = Steps::begin();
     if !steps.step("build", || Ok(prepared.build_examples()?.into())) {
@@ -33,7 +33,7 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
     }
     let mut beside: Vec<Beside> = vec![("examples", Box::new(|output| prepared.run_examples(output)))];
     for suite in &SUITES {
-        beside.push((suite.name, Box::new(|output| prepared.run(suite, &[], output))));
+        beside.push((suite.name, Box::new(|output| prepared.run(suite, None, output))));
     }
     steps.beside(beside);
     steps.print_summary();
@@ -94,23 +94,26 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Runs the programs of a suite, on the selected stores but these.
-    pub(crate) fn run(&self, suite: &Suite, left_out: &[Database], output: &Output) -> Result<StepResult> {
+    /// Runs the programs of a suite, in CI with the turn of its commit.
+    pub(crate) fn run(&self, suite: &Suite, turn: Option<usize>, output: &Output) -> Result<StepResult> {
         let mut arguments: Vec<String> = suite.programs.iter().map(|&word| word.to_owned()).collect();
         arguments.push("--".to_owned());
-        for database in left_out {
+        for database in suite.left_out_of(turn) {
             output.line(&format!("{database} is not in the turn of this commit"))?;
             arguments.extend(["--skip".to_owned(), format!("{database}::")]);
         }
-        Ok(self.run_selected(&arguments, output)?.into())
+        Ok(self.run_selected(&arguments, turn, output)?.into())
     }
 
     /// Runs `cargo test` with these arguments. One run reports all failures.
-    fn run_selected(&self, arguments: &[String], output: &Output) -> Result<CommandResult> {
+    fn run_selected(&self, arguments: &[String], turn: Option<usize>, output: &Output) -> Result<CommandResult> {
         let mut tests = self.command("test")?;
         tests.arg("--no-fail-fast").args(with_deselected_skipped(self.selection, arguments));
         if std::env::var_os(THREADS).is_none() {
             tests.env(THREADS, tests_at_once().to_string());
+        }
+        if let Some(turn) = turn {
+            tests.env(TURN, turn.to_string());
         }
         output.run(&mut tests, None)
     }
@@ -229,6 +232,8 @@ pub(crate) fn check_examples_of_newcomers() -> Result<CommandResult> {
 const EXAMPLES_PACKAGE: &str = "solid-notify-examples";
 /// The variable of the test programs for how many tests run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
+/// The variable of the suite `neighbours` for the turn of its stores.
+const TURN: &str = "NOTIFY_TURN";
 /// Most tests wait for servers or for a moment of real time. On two cores, with two tests on each core, the tests of the stores took 217 s
 /// and those of the sweeper 224 s; with four they took 151 s and 144 s.
 const TESTS_PER_CORE: usize = 4;

@@ -7,17 +7,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use solid_notify::{NotifyDef, Status};
 use test_support::databases::server_url;
-use test_support::proxy::{Proxy, Weather};
+use test_support::proxy::Weather;
 use test_support::raw::{Raw, read_request, write_for_ever};
 use test_support::sending::eventually;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use url::Url;
 
 use super::AtWork;
 use crate::healthy;
 use crate::served::{Served, Start};
-use crate::site::{SLOTS, Site, Store};
+use crate::settings::SLOTS;
+use crate::site::Site;
+use crate::store::{Store, behind_proxy};
 use crate::window::{Rate, send};
 
 /// The definitions of [`refused`].
@@ -29,16 +30,16 @@ const CONNECTIONS: usize = 1000;
 /// What the endless receivers write at a time. The other side soon reads no more.
 const CHUNK: usize = 64 * 1024;
 
-async fn webhook<D: Store>(site: &Site<D>, def: NotifyDef, url: String) {
+async fn webhook<S: Store>(site: &Site<S>, def: NotifyDef, url: String) {
     site.define(def.handler("webhook").handler_config(json!({ "url": url }).to_string())).await;
 }
 
 /// A receiver that answers 503.
-pub async fn busy<D: Store>(site: &Site<D>) {
+pub async fn busy<S: Store>(site: &Site<S>) {
     webhook(site, NotifyDef::new("bad"), site.http.url("/busy")).await;
 }
 
-pub async fn silent_names<D: Store>(site: &Site<D>, start: &mut Start) {
+pub async fn silent_names<S: Store>(site: &Site<S>, start: &mut Start) {
     let library = site.path("silent_names.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/neighbours/silent_names.c");
     let mut compiler = std::process::Command::new("cc");
@@ -51,25 +52,25 @@ pub async fn silent_names<D: Store>(site: &Site<D>, start: &mut Start) {
     site.define(def.handler("webhook").handler_config(config.to_string())).await;
 }
 
-pub async fn use_silent_names<D: Store>(site: &Site<D>, at: &mut AtWork) {
+pub async fn use_silent_names<S: Store>(site: &Site<S>, at: &mut AtWork) {
     at.ids = site.feed("bad", 600, Duration::ZERO, |number| format!("h{number}").into()).await;
     site.one_is(&at.ids, "an attempt times out", |notice| notice.failures > 0).await;
 }
 
-pub async fn hanging<D: Store>(site: &Site<D>) {
+pub async fn hanging<S: Store>(site: &Site<S>) {
     let def = NotifyDef::new("bad").timeout("3s").max_concurrency(1000);
     webhook(site, def, site.http.url("/hang")).await;
 }
 
 /// Waits until attempts have timed out and others have waited for slots: before, nothing tells that the receiver is slow.
-pub async fn hang<D: Store>(site: &Site<D>, at: &mut AtWork) {
+pub async fn hang<S: Store>(site: &Site<S>, at: &mut AtWork) {
     let count = u32::try_from(SLOTS * 2).unwrap();
     at.ids = site.feed("bad", count, Duration::ZERO, |number| number.into()).await;
     site.one_is(&at.ids, "an attempt times out", |notice| notice.failures > 0).await;
     send(site, Rate { count: healthy::COUNT, gap: Duration::from_millis(1) }).await;
 }
 
-pub async fn endless<D: Store>(site: &Site<D>, at: &mut AtWork) {
+pub async fn endless<S: Store>(site: &Site<S>, at: &mut AtWork) {
     let chunk: &'static [u8] = &[b'x'; CHUNK];
     let line = raw(at, "mail servers", move |mut stream| async move {
         let _ = stream.write_all(b"220 ").await;
@@ -119,13 +120,13 @@ async fn raw<F: Future<Output = ()> + Send + 'static>(
     address
 }
 
-pub async fn use_endless<D: Store>(site: &Site<D>, time: Duration, at: &mut AtWork) {
+pub async fn use_endless<S: Store>(site: &Site<S>, time: Duration, at: &mut AtWork) {
     for name in ["bad_mail", "bad_headers", "bad_body", "bad_drip"] {
         at.ids.extend(site.feed(name, 5, time, |number| number.into()).await);
     }
 }
 
-pub async fn oversized<D: Store>(site: &Site<D>) {
+pub async fn oversized<S: Store>(site: &Site<S>) {
     let (amqp, nats) = (site.secret("amqp", &server_url("AMQP_URL")), site.secret("nats", &server_url("NATS_URL")));
     let amqp = json!({ "url": amqp, "routing_key": "nowhere", "headers": { "x-note": "{{ param }}" } });
     let nats = json!({ "url": nats, "subject": "bugs.{{ param }}" });
@@ -135,14 +136,14 @@ pub async fn oversized<D: Store>(site: &Site<D>) {
     }
 }
 
-pub async fn use_oversized<D: Store>(site: &Site<D>, time: Duration, at: &mut AtWork) {
+pub async fn use_oversized<S: Store>(site: &Site<S>, time: Duration, at: &mut AtWork) {
     for (name, length) in [("bad_amqp", 200_000), ("bad_nats", 5000)] {
         at.ids.extend(site.feed(name, 20, time, |_| "x".repeat(length).into()).await);
     }
 }
 
 /// A definition `bad_CHANNEL` of a channel to the server of this URL.
-async fn define<D: Store>(site: &Site<D>, channel: &str, url: &str) {
+async fn define<S: Store>(site: &Site<S>, channel: &str, url: &str) {
     let url = site.secret(&format!("bad_{channel}"), url);
     let config: Value = match channel {
         "mail" => json!({ "smtp": url, "from": "a@example.org", "to": ["b@example.org"], "subject": "x", "text": "x" }),
@@ -156,20 +157,17 @@ async fn define<D: Store>(site: &Site<D>, channel: &str, url: &str) {
 }
 
 /// The servers of the healthy definitions, behind proxies.
-pub async fn stalled<D: Store>(site: &Site<D>, at: &mut AtWork) {
+pub async fn stalled<S: Store>(site: &Site<S>, at: &mut AtWork) {
     let urls = [server_url("AMQP_URL"), site.smtp.url(), server_url("NATS_URL"), server_url("REDIS_URL")];
     for (name, url) in STALLED.into_iter().zip(urls) {
-        let mut url = Url::parse(&url).unwrap();
-        let proxy = Proxy::start(url.socket_addrs(|| None).unwrap()[0], || ()).await;
-        url.set_host(Some("127.0.0.1")).unwrap();
-        url.set_port(Some(proxy.port)).unwrap();
-        define(site, name.trim_start_matches("bad_"), url.as_str()).await;
+        let (url, proxy) = behind_proxy(&url).await;
+        define(site, name.trim_start_matches("bad_"), &url).await;
         at.proxies.push(proxy);
     }
 }
 
 /// Stops the servers once they have taken a notice each.
-pub async fn stall<D: Store>(site: &Site<D>, at: &mut AtWork) {
+pub async fn stall<S: Store>(site: &Site<S>, at: &mut AtWork) {
     for name in STALLED {
         let ids = site.feed(name, 1, Duration::ZERO, |number| number.into()).await;
         site.one_is(&ids, "it is sent while the server runs", |notice| notice.status == Status::Succeeded).await;
@@ -181,7 +179,7 @@ pub async fn stall<D: Store>(site: &Site<D>, at: &mut AtWork) {
 }
 
 /// Port 1 is below the ports of other programs, and has no server.
-pub async fn refused<D: Store>(site: &Site<D>) {
+pub async fn refused<S: Store>(site: &Site<S>) {
     webhook(site, NotifyDef::new("bad_webhook"), "http://127.0.0.1:1/".to_owned()).await;
     define(site, "amqp", "amqp://guest:guest@127.0.0.1:1").await;
     define(site, "mail", "smtp://127.0.0.1:1?tls=none").await;
