@@ -67,12 +67,15 @@ impl AckStatements {
     }
 }
 
-/// Has the database explain the statements of acks: it then checks the rights and the tables, and neither locks nor changes anything.
-/// SQLite has no rights.
+/// Has the database explain the statements of acks: it then checks the rights and the tables, waits where a table is locked, and changes nothing.
+/// SQLite has neither; there an ack needs the lock of the file.
 pub(crate) async fn can_ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<()> {
     let statements = AckStatements::of(DB::KIND);
     let id = NO_NOTICE.into();
     let mut conn = on.get().await?;
+    if DB::KIND == Kind::Sqlite {
+        conn.begin().await?.commit().await?;
+    }
     for statement in [&statements.stored_where, &statements.answerable_if_free, &statements.ended_if_free] {
         explain::<DB>(&mut conn, statement, &[now, id]).await?;
     }

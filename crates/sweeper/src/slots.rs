@@ -85,11 +85,6 @@ impl Slots {
         (0..count).map(|_| Slot { slots: Arc::clone(self), def_id, was_long: None }).collect()
     }
 
-    /// Returns whether the latest attempt of a definition timed out or took long.
-    pub(crate) fn is_slow(&self, def_id: i64) -> bool {
-        self.taken.lock().slow.contains(&def_id)
-    }
-
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
     pub(crate) fn want_more(&self) {
         self.taken.lock().wanted_more = true;

@@ -48,7 +48,7 @@ pub(crate) struct Worker {
     /// The circuits of receivers that are one of many.
     pub(crate) circuits: Arc<Circuits>,
     /// Where large parameters are while they are sent.
-    pub(crate) room: Room,
+    pub(crate) room: Arc<Room>,
 }
 
 impl Worker {
@@ -74,7 +74,7 @@ impl Worker {
             alarms: Alarms::new(Arc::clone(&known), &id),
             waiting: Waiting::default(),
             circuits: Arc::default(),
-            room: Room::default(),
+            room: Room::new(),
             id,
             signals,
             known,

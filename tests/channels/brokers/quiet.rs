@@ -33,7 +33,7 @@ async fn broker_that_is_away_is_reported_rarely() {
 
 /// Each program with the channel receives replies, and the sweeper reports the outage.
 #[tokio::test(start_paused = true)]
-async fn outage_of_the_database_is_no_matter_of_replies_without_a_queue_for_them() {
+async fn outage_of_the_database_is_no_matter_of_replies_without_a_queue() {
     let (log, (_backend, store, outbox)) = (Log::start(), faulty());
     let failures = 100;
     store.plan("definitions", vec![Fault::Refused(FaultKind::Outage); failures]);

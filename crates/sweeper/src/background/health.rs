@@ -28,6 +28,8 @@ pub(crate) struct Health {
     state: Mutex<State>,
     seen: Mutex<Seen>,
     acks: Mutex<Acks>,
+    /// Since when no round of the sweep has succeeded though the database answers, and why the last one did not.
+    failing: Mutex<Option<(Instant, String)>>,
     pub(crate) refusals: Refusals,
 }
 
@@ -90,6 +92,7 @@ impl Health {
             state: Mutex::new(State::UpSince(now)),
             seen: Mutex::new(seen),
             acks: Mutex::new(Acks { failed: 0, problem: Some("it starts".to_owned()) }),
+            failing: Mutex::default(),
             refusals: Refusals::default(),
         }
     }
@@ -110,6 +113,13 @@ impl Health {
         seen.last_sweep = Some(seen.sweeping);
         drop(seen);
         self.works(Part::Sweep, now);
+    }
+
+    /// Records whether a round of the sweep could claim: nothing of it failed, or not all. A lock of a whole table lets each round fail.
+    pub(crate) fn claimed(&self, problem: Option<&StoreError>) {
+        let mut failing = self.failing.lock();
+        let since = failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        *failing = problem.map(|error| (since, error.to_string()));
     }
 
     /// Records that a part of the work works. Where what all nodes need was refused, leases of all nodes may have expired, as after an outage.
@@ -175,11 +185,12 @@ impl Health {
         self.failed(Part::Acks, &error);
     }
 
-    /// Returns whether acks should be checked with the next beat: the last check of them failed, another call is refused, which may lack what
-    /// they lack, too, or outcomes, which go where acks go, take long.
+    /// Returns whether acks should be checked with the next beat: the last check of them failed, another call is refused or meets a lock, which they
+    /// may meet, too, or outcomes, which go where acks go, take long.
     pub(crate) fn doubts_acks(&self) -> bool {
         let takes_long = |since: Instant| since.elapsed() >= BEAT / 2;
         self.acks.lock().failed > 0
+            || self.failing.lock().is_some()
             || self.no_acks().is_some()
             || self.refusals.problem(|_| true).is_some()
             || self.seen().writing.is_some_and(takes_long)
@@ -214,6 +225,9 @@ impl Health {
         let seconds = |since: Instant| since.elapsed().as_secs();
         if hangs(seen.sweeping, pause) {
             return Some(format!("the sweep hangs: it has shown no sign of life for {} s", seconds(seen.sweeping)));
+        }
+        if let Some((since, why)) = self.failing.lock().as_ref().filter(|(since, _)| hangs(*since, Duration::ZERO)) {
+            return Some(format!("nothing could be claimed for {} s: {why}", seconds(*since)));
         }
         if let Some(since) = seen.writing.filter(|since| hangs(*since, Duration::ZERO)) {
             return Some(format!("outcomes are not stored: the present call has taken {} s", seconds(since)));
@@ -375,6 +389,19 @@ mod tests {
         assert!(health.doubts_acks(), "outcomes take long");
         health.wrote(&[], None);
         assert!(!health.doubts_acks());
+        let error = locked().unwrap_err();
+        health.claimed(Some(&error));
+        assert!(health.doubts_acks() && health.not_sending(Duration::ZERO).is_none());
+        tokio::time::advance(ROUND + 2 * BEAT).await;
+        health.sweeps();
+        health.claimed(Some(&error));
+        assert_eq!(health.not_sending(Duration::ZERO), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(
+            health.not_sending(Duration::ZERO).is_some_and(|why| why.contains("nothing could be claimed for 20 s"))
+        );
+        health.claimed(None);
+        assert!(!health.doubts_acks() && health.not_sending(Duration::ZERO).is_none());
     }
 
     #[tokio::test]

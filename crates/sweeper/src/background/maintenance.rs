@@ -75,9 +75,9 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-/// Asks the store once a minute whether acks can be stored, and with each beat while that is in doubt.
+/// Asks the store with each fourth beat whether acks can be stored, and with each beat while that is in doubt.
 pub(crate) async fn acks_loop(worker: Arc<Worker>) {
-    let interval = worker.settings.maintenance_interval;
+    let interval = worker.settings.maintenance_interval.min(4 * BEAT);
     let mut checked: Option<Instant> = None;
     while !worker.signals.is_stopped() {
         let is_due = checked.is_none_or(|at| at.elapsed() >= interval);

@@ -72,11 +72,6 @@ impl Admission {
         self.slots.take(policy.def_id, policy.max_concurrency, wanted)
     }
 
-    /// Returns whether the latest attempt of a definition kept its slot for long.
-    pub(crate) fn is_slow(&self, def_id: i64) -> bool {
-        self.slots.is_slow(def_id)
-    }
-
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
     pub(super) fn want_more_slots(&self) {
         self.slots.want_more();

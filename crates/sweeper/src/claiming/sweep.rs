@@ -77,6 +77,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
             }
             Err(error) => {
                 worker.health.note(&error);
+                worker.health.claimed(Some(&error));
                 failures = failures.saturating_add(1);
                 pause_after(failures - 1)
             }
@@ -128,6 +129,7 @@ async fn sweep(
         }
         by_def.entry(slice.def_id).or_default().push(slice);
     }
+    let (mut any_swept, mut problem) = (false, None);
     // A different definition comes first each time, so that definitions share the node's limit.
     let first = turn % by_def.len().max(1);
     for (def_id, slices) in by_def.iter().skip(first).chain(by_def.iter().take(first)) {
@@ -149,14 +151,19 @@ async fn sweep(
         worker.health.sweeps();
         match sweep_beside(worker, definition, ready, now, turn).await {
             Ok(swept) => {
+                any_swept = true;
                 sleep = sleep.min(swept.again_in);
                 any_due |= swept.busy;
             }
             Err(error) if error.kind == FaultKind::Outage => return Err(error),
             // The error concerns this definition only: a locked row, a missing right, a slow statement.
-            Err(error) => worker.health.mention(&error),
+            Err(error) => {
+                worker.health.mention(&error);
+                problem = Some(error);
+            }
         }
     }
+    worker.health.claimed(problem.as_ref().filter(|_| !any_swept));
     if may_be_idle && !any_due && worker.in_flight.claims_nothing() && worker.in_flight.is_empty() {
         worker.signals.report_idle();
     }

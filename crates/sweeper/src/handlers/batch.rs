@@ -157,8 +157,8 @@ where
             }
             let mut first: Vec<_> = facts.into_iter().zip(results).collect();
             let second = first.split_off(count.div_ceil(2));
-            let [first, second] = [first, second].map(|half| Arc::clone(&self).run(read_again(half)));
-            tokio::join!(first, second);
+            let again = async |half| Arc::clone(&self).run(read_again(half).await).await;
+            tokio::join!(again(first), again(second));
         })
     }
 }
@@ -171,10 +171,13 @@ fn send(results: Vec<oneshot::Sender<HandlerResult>>, returned: Vec<HandlerResul
 }
 
 /// Reads the parameters once more: the handler took them.
-fn read_again<T: DeserializeOwned>(attempts: Vec<(Arc<Facts>, oneshot::Sender<HandlerResult>)>) -> Vec<Attempt<T>> {
+async fn read_again<T>(attempts: Vec<(Arc<Facts>, oneshot::Sender<HandlerResult>)>) -> Vec<Attempt<T>>
+where
+    T: DeserializeOwned + Send + 'static,
+{
     let mut readable = Vec::with_capacity(attempts.len());
     for (facts, result) in attempts {
-        match read::<T>(&facts) {
+        match read::<T>(&facts).await {
             Ok(param) => readable.push(Attempt { notice: Notice { param, facts }, result }),
             Err(unreadable) => drop(result.send(Err(Failure::retry(unreadable).class(ErrorClass::Invalid)))),
         }
@@ -204,7 +207,7 @@ where
 {
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
         Box::pin(async move {
-            let param = read::<T>(&facts)?;
+            let param = read::<T>(&facts).await?;
             let (result, returned) = oneshot::channel();
             let alone = is_suspect(&facts);
             let attempt = Attempt { notice: Notice { param, facts }, result };

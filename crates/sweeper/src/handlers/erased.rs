@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use solid_notify_core::AnyOutbox;
 use solid_notify_core::definition::SecretRef;
+use solid_notify_core::store::LARGE_PARAM;
 
 use super::handler::{Facts, Handler, HandlerResult, Notice};
 use super::under_way::Call;
@@ -41,7 +42,7 @@ pub(crate) struct Typed<H>(pub(crate) H);
 impl<H: Handler> AnyHandler for Typed<H> {
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
         Box::pin(async move {
-            let param = read::<H::Param>(&facts)?;
+            let param = read::<H::Param>(&facts).await?;
             Ok(self.0.handle(Notice { param, facts }).await)
         })
     }
@@ -94,10 +95,21 @@ where
     }
 }
 
-pub(super) fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
+/// Reads the parameter of a notice: a large one on a thread that may block.
+pub(super) async fn read<T: DeserializeOwned + Send + 'static>(facts: &Arc<Facts>) -> Result<T, String> {
+    if facts.param().len() <= LARGE_PARAM {
+        return parsed(facts.param());
+    }
+    let shared = Arc::clone(facts);
+    let parsing = facts.outbox.engine().computing().run(&facts.row.name, move || Ok(parsed(shared.param())));
+    // Boxed, because each attempt would have a place for its state.
+    Box::pin(parsing).await.unwrap_or_else(|error| Err(format!("the parameter cannot be read: {error}")))
+}
+
+fn parsed<T: DeserializeOwned>(param: &str) -> Result<T, String> {
     // Only the position and the kind of the error: serde's own message quotes the value, and this text goes to logs and
     // tables.
-    serde_json::from_str(facts.param()).map_err(|error| {
+    serde_json::from_str(param).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "another type or shape is expected",
             _ => "it is not JSON",

@@ -117,7 +117,7 @@ pub(crate) struct Facts {
     pub(crate) claimed: ClaimedNotice,
     /// The row of its definition when the attempt began.
     pub(crate) row: Arc<NotifyDef>,
-    outbox: AnyOutbox,
+    pub(super) outbox: AnyOutbox,
     /// Whether the parameter is stored encrypted, or should be.
     pub(crate) encrypted: bool,
     /// When the lease of the attempt ends by the store's clock, if nothing extends it.

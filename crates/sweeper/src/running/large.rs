@@ -22,17 +22,20 @@ pub(super) async fn read_param(
     // Another claim has it, it has ended, or this node stops.
     let not_now = || (Event::HandedBack(Duration::ZERO), None);
     let send = &worker.stores().send;
+    // The semaphore is never closed.
+    let reading = worker.room.reading.acquire().await;
     let bytes = send.param_bytes(claimed).await.map_err(refused)?.ok_or_else(not_now)?;
+    drop(reading);
     if bytes > MOST_STORED {
         let message = format!("its parameter has {bytes} bytes; one of at most {MOST_STORED} is sent");
         return Err((Event::GaveUp(message.clone()), Some((ErrorClass::Invalid, message))));
     }
-    let is_slow = worker.admission.is_slow(claimed.def_id);
     let taken = tokio::select! {
         biased;
-        taken = worker.room.take(claimed.def_id, is_slow, bytes) => taken,
+        taken = worker.room.take(claimed.def_id, bytes) => taken,
         () = worker.signals.stopped() => return Err(not_now()),
     };
+    let _reading = worker.room.reading.acquire().await;
     claimed.param = send.param(claimed).await.map_err(refused)?.ok_or_else(not_now)?;
     claimed.param_is_left = false;
     worker.not_handed_back(claimed.def_id);
