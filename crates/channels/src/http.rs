@@ -14,9 +14,9 @@ use std::sync::Arc;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
+pub(crate) use self::client::Client;
 #[cfg(feature = "plain-webhook")]
-pub(crate) use self::client::basic;
-pub(crate) use self::client::{Client, Response};
+pub(crate) use self::client::{Response, basic};
 use self::connect::Connector;
 pub(crate) use self::handed_back::HandedBack;
 #[cfg(feature = "plain-webhook")]

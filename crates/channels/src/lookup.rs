@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+#[cfg(any(feature = "amqp", feature = "mail", feature = "nats", feature = "redis-streams"))]
+use std::net::SocketAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use solid_notify_core::error::BoxError;
 use url::Url;
 
-use super::connect::Connector;
+use super::connect::{AGENT, Connector};
 use super::meter::{Meter, ResponseInWork};
 
 /// How long a connection is kept without a request.
@@ -44,9 +44,6 @@ impl std::fmt::Debug for Client {
         f.debug_struct("Client").finish_non_exhaustive()
     }
 }
-
-/// The name of this sender.
-pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("solid-notify/", env!("CARGO_PKG_VERSION")));
 
 impl Client {
     /// `keep`: how many connections to a host are kept without a request.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hyper::Uri;
+use hyper::header::HeaderValue;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
@@ -22,6 +23,9 @@ use super::meter::Metered;
 use super::resolve::Resolve;
 use crate::address::AllowedNetworks;
 use crate::tls;
+
+/// The name of this sender, for receivers and proxies.
+pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("solid-notify/", env!("CARGO_PKG_VERSION")));
 
 /// How long a connection may take, with TLS and what a proxy says.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(10);
@@ -138,8 +142,6 @@ impl Connector {
     async fn through(self, proxy: &Intercept, to: Uri) -> Result<Conn, BoxError> {
         use hyper::header::{HeaderMap, USER_AGENT};
         use hyper_util::client::legacy::connect::proxy::Tunnel;
-
-        use super::client::AGENT;
 
         let mut to_proxy = hyper_rustls::HttpsConnector::from((self.plain, self.tls_to_proxies));
         if to.scheme_str() != Some("https") {
