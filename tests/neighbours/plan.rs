@@ -44,7 +44,7 @@ impl Plan {
         let is_chosen = |neighbour: &Neighbour| match only {
             Some(part) => neighbour.is_possible(store) && neighbour.name().contains(part),
             None if is_night => neighbour.is_possible(store),
-            None => neighbour.store_of_turn(turn) == store,
+            None => neighbour.store_of_turn(turn) == Some(store),
         };
         let neighbours = ALL.into_iter().map(|(neighbour, _)| neighbour).filter(is_chosen).collect();
         Self { is_night, pairs: PAIRS, neighbours, turn }
