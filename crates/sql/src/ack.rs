@@ -73,7 +73,7 @@ pub(crate) async fn can_ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::
     let statements = AckStatements::of(DB::KIND);
     let id = NO_NOTICE.into();
     let mut conn = on.get().await?;
-    if DB::KIND == Kind::Sqlite {
+    if DB::KIND.locks_file() {
         conn.begin().await?.commit().await?;
     }
     for statement in [&statements.stored_where, &statements.answerable_if_free, &statements.ended_if_free] {
