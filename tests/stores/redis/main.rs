@@ -7,6 +7,7 @@ mod damage;
 mod encryption;
 mod examine;
 mod failover;
+mod forwarding;
 mod groups;
 mod inbox;
 mod keys;

@@ -94,6 +94,8 @@ pub struct DueTimes {
     pub ticks: BTreeMap<i64, LastTick>,
     /// One entry per queue slice that has a notice with a due time.
     pub slices: Vec<DueSlice>,
+    /// Alarms or notices for targets are stored that a store without one transaction for all has to move: they will be due soon.
+    pub is_forwarding: bool,
 }
 
 /// When the first notice of a queue slice is due.

@@ -256,9 +256,9 @@ impl DefinitionStore for RedisStore {
 
     async fn send_limits(&self) -> Result<SendLimits, StoreError> {
         let paused: String = self.common(&given::Common::Paused, "reading the pause switch").await?;
-        let (_, rows) = self.rows().await?;
-        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &given::Look::Limits, "reading limits"));
-        let limits = readable(rows.iter().map(|seen| seen.id).zip(join_all(looks).await))?.read;
+        let ids = self.ids().await?;
+        let looks = ids.iter().map(|id| self.run::<String>(&LOOK, *id, &given::Look::Limits, "reading limits"));
+        let limits = readable(ids.iter().copied().zip(join_all(looks).await))?.read;
         let limits = limits.into_iter().filter_map(|(def_id, text)| Some((def_id, codec::limit_row(&text)?)));
         Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
     }

@@ -20,7 +20,7 @@ use super::row::{Words, claimed, number, score, word};
 use super::{CHANGE, LOOK, Readable, RedisStore, codec, member, notice_id, readable};
 
 /// The script's reply for a definition: time, first due time of each queue slice in the order of [`Status::LIVE`], number of
-/// waiting alarms, and the last tick.
+/// alarms and notices that are to be forwarded, and the last tick.
 type Due = (i64, Vec<String>, i64, (i64, String, Option<String>));
 
 impl RedisStore {
@@ -32,8 +32,7 @@ impl RedisStore {
 
     pub(super) async fn due_times(&self) -> Result<DueTimes, StoreError> {
         // Reads only ids, because reading 1,500 rows takes longer than looking for what is due in each definition.
-        let (now, ids, due_alert): (i64, Vec<i64>, String) =
-            self.common(&given::Common::Ids, "looking for definitions").await?;
+        let (now, ids, due_alert) = self.ids_and_alert().await?;
         let alerts = score(&due_alert).map(|due| duration_from_millis(due - now));
         // The latest time of all looks: where the clock was set between two of them, the caller must see that.
         let mut latest = time_from_millis(now);
@@ -43,7 +42,8 @@ impl RedisStore {
         let at_once =
             |def_id| DueSlice { def_id, status: Status::NotSent, after: Duration::ZERO, late: Duration::ZERO };
         let (mut ticks, mut slices) = (BTreeMap::new(), damaged.into_iter().map(at_once).collect::<Vec<_>>());
-        for (def_id, (now, first, alarms, tick)) in looks {
+        let mut outgoing = Vec::new();
+        for (def_id, (now, first, stored, tick)) in looks {
             let now = time_from_millis(now);
             latest = latest.max(now);
             for (status, first) in Status::LIVE.into_iter().zip(first) {
@@ -60,13 +60,27 @@ impl RedisStore {
                 let at = at.parse().ok().map(time_from_millis);
                 ticks.insert(def_id, LastTick { at, schedule });
             }
-            if alarms > 0 {
-                // The node that stored these alarms died before it forwarded them.
-                self.forward(def_id).await?;
+            if stored > 0 {
+                outgoing.push(def_id);
             }
         }
+        // It is on its way, or the node that stored it died before.
+        let is_forwarding = !outgoing.is_empty();
+        if is_forwarding {
+            self.forward_soon(outgoing).await;
+        }
         slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
-        Ok(DueTimes { now: latest, alerts, ticks, slices })
+        Ok(DueTimes { now: latest, alerts, ticks, slices, is_forwarding })
+    }
+
+    /// Returns the ids of all definitions.
+    pub(super) async fn ids(&self) -> Result<Vec<i64>, StoreError> {
+        Ok(self.ids_and_alert().await?.1)
+    }
+
+    /// Returns the time, the ids of all definitions, and when the first alert is due.
+    async fn ids_and_alert(&self) -> Result<(i64, Vec<i64>, String), StoreError> {
+        self.common(&given::Common::Ids, "looking for definitions").await
     }
 
     /// The row is in another slot than the tick: an edit at the same moment may be followed by one more tick of the old
@@ -105,12 +119,11 @@ impl RedisStore {
                 Ok(found.iter().map(|words| claimed(*def_id, words)).collect())
             }
             Look::ClaimedBy { worker } => {
-                let (_, rows) = self.rows().await?;
+                let ids = self.ids().await?;
                 let by_worker = given::Look::Claimed { worker, most: limit };
-                let looks = rows
-                    .iter()
-                    .map(|seen| self.run::<Vec<Words>>(&LOOK, seen.id, &by_worker, "looking for claimed notices"));
-                let looks = rows.iter().map(|seen| seen.id).zip(join_all(looks).await);
+                let looks =
+                    ids.iter().map(|id| self.run::<Vec<Words>>(&LOOK, *id, &by_worker, "looking for claimed notices"));
+                let looks = ids.iter().copied().zip(join_all(looks).await);
                 let of_one = |(def_id, found): (i64, Vec<Words>)| {
                     found.iter().map(|words| claimed(def_id, words)).collect::<Vec<_>>()
                 };

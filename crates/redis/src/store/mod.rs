@@ -71,11 +71,18 @@ pub(crate) struct RedisStore {
     history_limit: usize,
     /// The id of each definition, by name, at the last insert of its notices.
     ids: Arc<Mutex<HashMap<String, i64>>>,
+    forwarding: forward::Forwarding,
 }
 
 impl RedisStore {
     pub(crate) fn new(redis: Redis, history_limit: usize) -> Self {
-        Self { keys: Keys::new(redis.prefix()), redis, history_limit, ids: Arc::default() }
+        Self {
+            keys: Keys::new(redis.prefix()),
+            redis,
+            history_limit,
+            ids: Arc::default(),
+            forwarding: forward::Forwarding::default(),
+        }
     }
 
     /// Runs a script in the slot of a definition.

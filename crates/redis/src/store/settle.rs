@@ -34,14 +34,10 @@ impl RedisStore {
                 }
             }
         }
-        for def_id in forwarding {
+        if !forwarding.is_empty() {
             // They are stored with the outcomes. The next look for due notices forwards what fails here.
-            if let Err(error) = self.forward(def_id).await {
-                tracing::warn!(
-                    def_id, %error,
-                    "cannot forward alarms or notices for targets now; they are stored, and the next look forwards them"
-                );
-            }
+            forwarding.dedup();
+            self.forward_soon(forwarding).await;
         }
         Ok(settled)
     }

@@ -93,7 +93,8 @@ pub(crate) async fn due<DB: Dialect>(
     };
     conn.done();
     let mut marks = Vec::new();
-    let mut due = DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new() };
+    let mut due =
+        DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new(), is_forwarding: false };
     if let Some(row) = rows.first() {
         let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
         due.alerts = next.map(|next| duration_from_millis(next - now));

@@ -24,6 +24,8 @@ use crate::worker::Worker;
 
 /// How long the other definitions wait for the sweep of one.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long to wait for alarms and notices for targets that are on their way.
+const FORWARDED: Duration = Duration::from_millis(20);
 /// How long to gather free slots when more notices are due than there were slots.
 const REFILL: Duration = Duration::from_millis(1);
 /// The shortest time between two readings of the definitions.
@@ -120,7 +122,11 @@ async fn sweep(
     let due = looked.look(worker).await?;
     worker.health.sweeps();
     let (ticked, alerts) = (tick(worker, &due).await?, advance_alerts(worker, &due).await?);
-    let (mut sleep, mut any_due) = (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy);
+    let (mut sleep, mut any_due) =
+        (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy || due.is_forwarding);
+    if due.is_forwarding {
+        sleep = sleep.min(FORWARDED);
+    }
     let mut by_def: BTreeMap<i64, Vec<DueSlice>> = BTreeMap::new();
     let definitions = worker.definitions();
     for mut slice in due.slices {

@@ -69,6 +69,7 @@ mod tests {
                 alerts: None,
                 ticks: BTreeMap::from([(report.row.id, last)]),
                 slices: Vec::new(),
+                is_forwarding: false,
             };
             report.step(&due);
             let next = report.ticks.0.lock();

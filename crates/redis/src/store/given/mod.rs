@@ -289,6 +289,9 @@ pub(super) enum Common<'a> {
         names: Vec<Name<'a>>,
     },
     Ids,
+    Targets {
+        id: i64,
+    },
     Numbers {
         wanted: usize,
     },

@@ -232,7 +232,15 @@ elseif what == 'audit' then
 elseif what == 'dedupe' then
   return redis.call('HGET', dedupe_keys, given.dedupe_key) or ''
 elseif what == 'outgoing' then
-  return redis.call('LRANGE', key('outgoing'), 0, 499)
+  -- From the first one on; at most 1 MiB, but at least one.
+  local out, bytes = {}, 0
+  while #out < 500 do
+    local entry = redis.call('LINDEX', key('outgoing'), #out)
+    bytes = bytes + #(entry or '')
+    if not entry or (#out > 0 and bytes > 1048576) then break end
+    out[#out + 1] = entry
+  end
+  return out
 else
   return redis.call('GET', key('limit')) or ''
 end

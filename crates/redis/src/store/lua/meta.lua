@@ -44,6 +44,14 @@ elseif what == 'ids' then
   -- With the time at which the first row of an alert is due.
   local due_alert = redis.call('ZRANGE', key('due_alerts'), 0, 0, 'WITHSCORES')[2] or ''
   return { text(now), redis.call('SMEMBERS', key('definitions')), due_alert }
+elseif what == 'targets' then
+  -- The ids of those whose parent has this `id`.
+  local out = {}
+  for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
+    local name, target_of, delete_time = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'target_of', 'delete_time'))
+    if name and tonumber(target_of or '') == given.id and not delete_time then out[#out + 1] = id end
+  end
+  return out
 elseif what == 'numbers' then
   return redis.call('INCRBY', key('last_notice'), given.wanted) - given.wanted + 1
 elseif what == 'definitions' then
