@@ -54,8 +54,8 @@ pub(super) async fn pass_on(worker: &Worker, ready: Arc<Ready>, claimed: Claimed
         let part = PassOn { id, def_id, fence, targets: ids, known, most };
         (Vec::new(), Box::pin(in_parts(worker, part, &leaves)).await)
     };
-    let claimed = ClaimedNotice { param: String::new(), ..claimed };
-    Outcome { pass_to, ..Outcome::new(claimed, ready, event) }
+    let (passed, claimed) = (claimed.param.len(), ClaimedNotice { param: String::new(), ..claimed });
+    Outcome { pass_to, passed, ..Outcome::new(claimed, ready, event) }
 }
 
 /// Passes a notice on in parts, and not to the targets that it leaves out. Returns what follows for it.

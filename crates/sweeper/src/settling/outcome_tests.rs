@@ -107,6 +107,13 @@ async fn batches_are_cut_by_their_number_and_size() {
     }
     pending.add(large.into_iter());
     assert_eq!(sizes(&mut pending), [2, 1]);
+    // What they insert for targets counts, too.
+    let mut passed_on = decided(&worker, 0..9);
+    for decided in &mut passed_on {
+        (decided.settle.pass_to, decided.outcome.passed) = ((0..5).collect(), 100_000);
+    }
+    pending.add(passed_on.into_iter());
+    assert_eq!(sizes(&mut pending), [4, 4, 1]);
 }
 
 #[tokio::test]

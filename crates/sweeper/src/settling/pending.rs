@@ -21,6 +21,8 @@ use crate::sleep::pause_after;
 pub(crate) const SETTLE_BATCH: usize = 500;
 /// The most text of one batch, in bytes: less than the smallest default packet or statement limit of the servers.
 const BATCH_BYTES: usize = 2 << 20;
+/// What a row is counted as beside its texts, in bytes.
+const ROW: usize = 300;
 /// After this many transient failures a batch is halved, because one row or the size may be the cause.
 const PATIENCE: u32 = 3;
 
@@ -47,13 +49,15 @@ pub(crate) struct Outcome {
     pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
     /// The targets to which it is passed on.
     pub(crate) pass_to: Vec<i64>,
+    /// The bytes of the parameter that each of them gets.
+    pub(crate) passed: usize,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         let (duration, waited) = (Duration::ZERO, Duration::ZERO);
         let (trouble, error_type, response, crash_loop_permit) = (None, None, None, None);
-        let (overdue, is_one_of_many, pass_to) = (false, false, Vec::new());
+        let (overdue, is_one_of_many, pass_to, passed) = (false, false, Vec::new(), 0);
         Self {
             claimed,
             ready,
@@ -67,6 +71,7 @@ impl Outcome {
             is_one_of_many,
             crash_loop_permit,
             pass_to,
+            passed,
         }
     }
 
@@ -240,7 +245,9 @@ fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     for decided in decided {
         let Settle { errors, description, response, .. } = &decided.settle;
-        let size = 300 + [errors, description, response].into_iter().flatten().map(String::len).sum::<usize>();
+        let texts = [errors, description, response].into_iter().flatten().map(String::len).sum::<usize>();
+        // Each target gets a notice.
+        let size = ROW + texts + decided.settle.pass_to.len() * (ROW + decided.outcome.passed);
         if !batch.is_empty() && (batch.len() == SETTLE_BATCH || bytes + size > BATCH_BYTES) {
             batches.push(Batch::new(std::mem::take(&mut batch)));
             bytes = 0;
