@@ -221,9 +221,13 @@ async fn pass(client: TcpStream, server: TcpStream, intake: &Counted) {
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
     let out = async {
-        if copy(&mut from_client, &mut to_server).await.is_err() {
-            // The server has closed the connection. What it sent before is still read.
-            std::future::pending::<()>().await;
+        let mut chunk = vec![0; 16 * 1024];
+        // Also an error: a client that closes a connection with unread bytes resets it.
+        while let Ok(length @ 1..) = from_client.read(&mut chunk).await {
+            if to_server.write_all(&chunk[..length]).await.is_err() {
+                // The server has closed the connection. What it sent before is still read.
+                std::future::pending::<()>().await;
+            }
         }
     };
     tokio::select! {
@@ -281,6 +285,18 @@ mod tests {
         // The port serves no other connection.
         let mut second = TcpStream::connect(relay).await.unwrap();
         assert!(matches!(second.read(&mut got).await, Ok(0) | Err(_)));
+    }
+
+    #[tokio::test]
+    async fn client_that_resets_a_connection_has_left() {
+        let intake = Intake::with(LIMIT);
+        let (mut server, client, _) = pair(&intake).await;
+        server.write_all(b"-ERR").await.unwrap();
+        client.readable().await.unwrap();
+        let mut left = intake.counted.left.subscribe();
+        // What it has not read makes it a reset.
+        drop(client);
+        left.wait_for(|left| *left).await.unwrap();
     }
 
     /// Otherwise many short connections would take all files that the process may open.

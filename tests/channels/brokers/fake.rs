@@ -166,20 +166,36 @@ async fn redis(
 ) -> std::io::Result<()> {
     let mut read = Vec::new();
     loop {
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok(());
-        }
-        // The client waits for the replies to its first commands, and they are short.
-        for part in String::from_utf8_lossy(&std::mem::take(&mut read)).split('*').filter(|part| !part.is_empty()) {
-            if let Some((_, answer)) = answers.iter().find(|(word, _)| part.contains(word)) {
-                answer.write(&mut stream, &taken).await?;
-            } else if part.contains("INFO") {
-                stream.write_all(b"$17\r\ncluster_enabled:0\r\n").await?;
-            } else if part.contains("\r\n") {
-                stream.write_all(b"+OK\r\n").await?;
+        let Some(end) = command_end(&read) else {
+            if stream.read_buf(&mut read).await? == 0 {
+                return Ok(());
             }
+            continue;
+        };
+        let command = String::from_utf8_lossy(&read[..end]).into_owned();
+        read.drain(..end);
+        if let Some((_, answer)) = answers.iter().find(|(word, _)| command.contains(word)) {
+            answer.write(&mut stream, &taken).await?;
+        } else if command.contains("INFO") && !command.contains("SETINFO") {
+            stream.write_all(b"$17\r\ncluster_enabled:0\r\n").await?;
+        } else {
+            stream.write_all(b"+OK\r\n").await?;
         }
     }
+}
+
+/// Returns where the first command ends; `None`: it is not complete. It is a list of texts, each after its length.
+fn command_end(read: &[u8]) -> Option<usize> {
+    let line = |from: usize| -> Option<(usize, usize)> {
+        let end = from + read.get(from..)?.windows(2).position(|end| end == b"\r\n")?;
+        Some((std::str::from_utf8(&read[from + 1..end]).ok()?.parse().ok()?, end + 2))
+    };
+    let (words, mut at) = line(0)?;
+    for _ in 0..words {
+        let (length, begin) = line(at)?;
+        at = begin + length + 2;
+    }
+    (at <= read.len()).then_some(at)
 }
 
 /// A frame of AMQP: its type, its channel, its content.
