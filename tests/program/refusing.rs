@@ -13,7 +13,7 @@ use crate::served::{Readiness, Receiver, Served};
 
 /// The line of an outage; of each further call during it; of a refused call; of each further one.
 const DOWN: (&str, &str) = ("the database does not answer;", "the database still does not answer");
-const REFUSED: (&str, &str) = ("the database refuses a call:", "the database still refuses a call");
+const REFUSED: (&str, &str) = ("the database refuses a call", "the database still refuses a call");
 
 /// What a test expects while a server refuses writes.
 struct Expected {
