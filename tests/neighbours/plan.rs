@@ -7,10 +7,12 @@ use crate::neighbours::{ALL, Neighbour};
 use crate::store::Kind;
 use crate::window::Rate;
 
-/// The rate of CI: each healthy definition has a notice in each second.
-const CI: Rate = Rate { count: 60, gap: Duration::from_millis(50) };
+/// The rate of CI: each healthy definition has a notice in each second. Windows of two seconds show a notice that is late by as much.
+const CI: Rate = Rate { count: 40, gap: Duration::from_millis(50) };
 /// The rate of the night, at which the 99th percentile is not the worst notice.
 const NIGHT: Rate = Rate { count: 200, gap: Duration::from_millis(25) };
+/// What CI measures again: with longer windows, in so many pairs.
+pub const AGAIN: (Rate, u32) = (Rate { count: 120, gap: Duration::from_millis(50) }, 3);
 /// The pairs of the night. People may want fewer (`NOTIFY_PAIRS`).
 const PAIRS: u32 = 5;
 /// What a run takes beside its window: the start and the end of the process, the warm-up, and most neighbours' begin and proof.
@@ -20,6 +22,7 @@ const AROUND: Duration = Duration::from_secs(4);
 pub struct Plan {
     /// Whether they run in pairs.
     pub is_night: bool,
+    pub rate: Rate,
     pub pairs: u32,
     pub neighbours: Vec<Neighbour>,
     turn: usize,
@@ -47,16 +50,12 @@ impl Plan {
             None => neighbour.store_of_turn(turn) == Some(store),
         };
         let neighbours = ALL.into_iter().map(|(neighbour, _)| neighbour).filter(is_chosen).collect();
-        Self { is_night, pairs: PAIRS, neighbours, turn }
+        Self { is_night, rate: if is_night { NIGHT } else { CI }, pairs: PAIRS, neighbours, turn }
     }
 
-    pub fn rate(&self) -> Rate {
-        if self.is_night { NIGHT } else { CI }
-    }
-
-    /// Estimates how long it takes, without further windows.
+    /// Estimates how long it takes, if nothing is measured again.
     fn takes(&self) -> Duration {
-        let run = self.rate().window() + AROUND;
+        let run = self.rate.window() + AROUND;
         let stuck: Duration =
             self.neighbours.iter().map(|neighbour| neighbour.after_grace()).filter(|time| *time > AFTER_GRACE).sum();
         let count = u32::try_from(self.neighbours.len()).unwrap();

@@ -1,6 +1,7 @@
 //! The stores that the process serves, and what other sessions do to them: locks, damage, an end of all answers.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 
 use redis::Commands;
 use serde_json::Value;
@@ -241,12 +242,19 @@ impl Store for RedisBackend {
 
     async fn clean(&self) {
         let all = self.outbox().definitions().await.unwrap();
-        for id in all.iter().filter(|state| state.row.name.starts_with("bad")).map(|state| state.row.id) {
-            let prefix = &self.own.prefix;
-            self.own.by_hand(&["SREM", &format!("{{{prefix}#}}:definitions"), &id.to_string()]);
-            for of_it in [format!("{{{prefix}#}}:*:{id}"), format!("{{{prefix}#{id}}}:*")] {
-                self.own.delete(&of_it);
-            }
+        let bad = all.iter().filter(|state| state.row.name.starts_with("bad")).map(|state| state.row.id);
+        let bad: BTreeSet<String> = bad.map(|id| id.to_string()).collect();
+        let prefix = format!("{{{}#", self.own.prefix);
+        for id in &bad {
+            self.own.by_hand(&["SREM", &format!("{prefix}}}:definitions"), id]);
+        }
+        // The common keys of one end with its id; its own ones have it in their slot.
+        let is_bad = |key: &String| {
+            let (slot, name) = key[prefix.len()..].split_once('}').unwrap();
+            bad.contains(if slot.is_empty() { name.rsplit(':').next().unwrap() } else { slot })
+        };
+        for key in self.own.keys(&format!("{prefix}*")).iter().filter(|key| is_bad(key)) {
+            self.own.by_hand(&["DEL", key]);
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Neighbour {
     HangingReceiver,
     /// A mail server with a line that never ends; receivers with such headers and bodies, and one that sends a byte now and then.
     EndlessReplies,
-    /// Notices with 200 targets with filters, and large parameters.
+    /// Notices with 100 targets with filters, and large parameters.
     ManyTargets,
     /// Headers that are too large for RabbitMQ, and subjects that are too long for NATS.
     OversizedMessages,

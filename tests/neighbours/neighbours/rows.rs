@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::window::{PATIENCE, Rate, send};
 
 /// How many targets a notice is passed on to.
-pub const TARGETS: usize = 200;
+pub const TARGETS: usize = 100;
 /// The definitions of [`hanging_together`].
 const HANGING: usize = 6;
 /// The length of a large parameter, in bytes.
