@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use lapin::options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions};
+use lapin::message::BasicGetMessage;
+use lapin::options::{BasicGetOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions};
 use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
 use lapin::types::ShortString;
 use lapin::uri::{AMQPScheme, AMQPUri};
@@ -47,6 +48,8 @@ pub(super) struct Link {
     blocked: watch::Receiver<Option<String>>,
     /// The broker has closed the connection because of what it got.
     is_refused: Arc<AtomicBool>,
+    /// Why the connection is lost, once it is.
+    lost: watch::Receiver<Option<lapin::Error>>,
     intake: Arc<Intake>,
 }
 
@@ -76,16 +79,20 @@ impl Link {
         };
         let properties = ConnectionProperties::default().with_connection_name("solid-notify".into());
         let connection = Connection::connector(uri, runtime, connect, properties).await?;
-        let (block, blocked) = watch::channel(None);
+        let ((block, blocked), (lose, lost)) = (watch::channel(None), watch::channel(None));
         let (mut events, is_refused) = (connection.events_listener(), Arc::<AtomicBool>::default());
         let refused = Arc::clone(&is_refused);
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
-                    // Without the broker's texts, which may repeat a value or a secret.
-                    Event::Error(error) if is_refusal(&error) => {
-                        tracing::warn!("the broker has closed a connection because of a message");
-                        refused.store(true, Ordering::Relaxed);
+                    // The others are those of one channel.
+                    Event::Error(error) if !error.is_amqp_soft_error() => {
+                        if is_refusal(&error) {
+                            // Without the broker's texts, which may repeat a value or a secret.
+                            tracing::warn!("the broker has closed a connection because of a message");
+                            refused.store(true, Ordering::Relaxed);
+                        }
+                        lose.send_replace(Some(error));
                     }
                     Event::ConnectionBlocked(reason) => {
                         tracing::warn!("the broker has blocked a connection: it takes no messages");
@@ -99,7 +106,7 @@ impl Link {
                 }
             }
         });
-        let link = Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused, intake });
+        let link = Arc::new(Self { connection, idle: Mutex::default(), blocked, is_refused, lost, intake });
         tokio::spawn(ask(Arc::downgrade(&link), asking));
         Ok(link)
     }
@@ -136,6 +143,33 @@ impl Link {
     /// Opens a channel for a consumer.
     pub(super) async fn channel(&self) -> lapin::Result<Channel> {
         self.connection.create_channel().await
+    }
+
+    /// Takes the next message of a queue. `no_ack`: the broker forgets it at once.
+    ///
+    /// # Errors
+    /// Why the connection or the channel failed. The client itself (lapin 4.12) waits for ever where the connection is lost within the message,
+    /// as it is by one that cannot be read.
+    pub(super) async fn get(
+        &self,
+        channel: &Channel,
+        queue: &ShortString,
+        no_ack: bool,
+    ) -> lapin::Result<Option<BasicGetMessage>> {
+        let mut lost = self.lost.clone();
+        let losing = async { lost.wait_for(Option::is_some).await.ok().and_then(|error| error.clone()) };
+        tokio::select! {
+            biased;
+            got = channel.basic_get(queue.clone(), BasicGetOptions { no_ack }) => {
+                got.map_err(|error| self.lost.borrow().clone().unwrap_or(error))
+            }
+            error = losing => Err(error.unwrap_or_else(|| io::Error::from(io::ErrorKind::NotConnected).into())),
+        }
+    }
+
+    /// Returns whether a message that cannot be read has ended the connection. `error`: what a use of it returned.
+    pub(super) fn is_lost_by_unreadable(&self, error: &lapin::Error) -> bool {
+        is_unreadable(error) || self.lost.borrow().as_ref().is_some_and(is_unreadable)
     }
 
     /// Publishes a message and waits for its confirmation. Where the caller stops waiting, the channel is closed, so that a late
@@ -198,6 +232,11 @@ async fn ask(link: Weak<Link>, pause: Duration) {
 /// methods that it does not take. Another code concerns one channel, or an operator closed the connection.
 fn is_refusal(error: &lapin::Error) -> bool {
     matches!(error.kind(), ErrorKind::ProtocolError(reply) if matches!(reply.get_id(), 501..=505 | 530 | 540 | 541))
+}
+
+/// Returns whether an error says that the client cannot read what has come: a short text that is not UTF-8, such as a correlation id.
+pub(super) fn is_unreadable(error: &lapin::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ParsingError(_))
 }
 
 /// Keeps events of the client's own thread out of the log. It logs each returned message, with its body and the token for the ack.

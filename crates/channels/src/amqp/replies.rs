@@ -1,16 +1,18 @@
 //! [`Replies`]: receives what consumers reply, and passes it on to the outbox.
 //!
 //! A reply is acked only after the outbox has stored it. While the outbox cannot, the reply waits here, unacked; the broker delivers it again after
-//! a loss. One that can never be stored is rejected, so that the broker dead-letters it where the queue says so.
+//! a loss. One that can never be stored is rejected, so that the broker dead-letters it where the queue says so. One that the client cannot read
+//! costs the connection, and is removed over another one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
-use lapin::types::FieldTable;
+use lapin::protocol::constants::REPLY_SUCCESS;
+use lapin::types::{FieldTable, ShortString};
 use parking_lot::Mutex;
 use solid_notify_core::definition::{SecretRef, in_force, read_config};
 use solid_notify_core::error::BoxError;
@@ -22,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::broker::Broker;
 use super::config::{AmqpConfig, NAME, Name};
+use super::link::{Link, is_unreadable};
 use super::reply::{Handled, Reply};
 use super::trouble::Trouble;
 use crate::address::AllowedNetworks;
@@ -36,6 +39,8 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 /// A consumer that has lasted for so long had no trouble.
 const LASTING: Duration = Duration::from_secs(60);
+/// How long a broker may take to put back what was delivered over a connection that is lost.
+const PUT_BACK: Duration = Duration::from_millis(250);
 /// How many replies a consumer gets before it has acked one. All of them may be in work, so one that cannot be stored yet delays no other. That
 /// is more than an operator's transaction locks as a rule: while as many wait for locked notices, the queue stands still. The store itself
 /// limits how many it stores at the same time.
@@ -76,7 +81,6 @@ type Source = (String, Name);
 
 /// Keeps a consumer for each source that the definitions name.
 async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: watch::Receiver<()>) {
-    let clients: Arc<Clients<Broker>> = Arc::default();
     let (mut consumers, mut trouble) = (BTreeMap::<Source, Running>::new(), Trouble::default());
     loop {
         let mut pause = READ_INTERVAL;
@@ -96,7 +100,8 @@ async fn receive(outbox: AnyOutbox, networks: AllowedNetworks, mut has_read: wat
                 for (source, (definition, url)) in sources {
                     let queue = source.1.clone();
                     consumers.entry(source).or_insert_with(|| {
-                        let (outbox, networks, clients) = (outbox.clone(), networks.clone(), Arc::clone(&clients));
+                        // A connection of its own, so that the trouble of one queue ends no other consumer.
+                        let (outbox, networks, clients) = (outbox.clone(), networks.clone(), Clients::default());
                         let (storing, trying_again) = (Mutex::default(), Semaphore::new(TRIED_AGAIN));
                         let consumer =
                             Consumer { outbox, networks, clients, definition, url, queue, storing, trying_again };
@@ -131,19 +136,38 @@ fn source(row: &NotifyDef) -> Option<(Source, (String, SecretRef))> {
     Some(((config.url.to_string(), config.reply_queue?), (row.name.clone(), config.url)))
 }
 
+/// Returns how many replies of a queue come before one that the client cannot read; all go back to their places. `None`: there is none among
+/// those that a consumer may get.
+async fn readable_before(broker: &Broker, queue: &ShortString) -> Result<Option<u16>, BoxError> {
+    let link = broker.link().await?;
+    let channel = link.channel().await?;
+    for before in 0..2 * PREFETCH {
+        match link.get(&channel, queue, false).await {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(error) if is_unreadable(&error) => return Ok(Some(before)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    channel.close(REPLY_SUCCESS, "OK".into()).await?;
+    Ok(None)
+}
+
 /// Why a consumer has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     ByTheBroker,
     /// Its connection has taken in nearly as many bytes as it may, and another one replaces it.
     Worn,
+    /// By a reply that the client could not read, which is removed.
+    Unreadable,
 }
 
 /// The consumer of a queue.
 struct Consumer {
     outbox: AnyOutbox,
     networks: AllowedNetworks,
-    clients: Arc<Clients<Broker>>,
+    clients: Clients<Broker>,
     /// One of those that may use the URL.
     definition: String,
     url: SecretRef,
@@ -166,7 +190,7 @@ impl Consumer {
                 trouble.end();
             }
             match ended {
-                Ok(Ended::Worn) => continue,
+                Ok(Ended::Worn | Ended::Unreadable) => continue,
                 Ok(Ended::ByTheBroker) => {
                     if trouble.is_to_report("ended") {
                         tracing::warn!(queue, "the broker has ended the consumer of a queue for replies");
@@ -198,11 +222,20 @@ impl Consumer {
         let broker = broker.map_err(|failure| failure.error().to_string())?;
         let rules = self.outbox.engine().secret_rules();
         rules.check(&self.definition, &self.url, Destination::Host(broker.host()))?;
-        let link = broker.link().await?;
+        let (link, queue) = (broker.link().await?, self.queue.short()?);
+        let consumed = self.consume_over(&link, &queue).await;
+        let unreadable = consumed.as_ref().is_err_and(|error| link.is_lost_by_unreadable(error));
+        if unreadable && self.remove_unreadable(&broker, &queue).await? {
+            return Ok(Ended::Unreadable);
+        }
+        Ok(consumed?)
+    }
+
+    async fn consume_over(&self, link: &Link, queue: &ShortString) -> lapin::Result<Ended> {
         let channel = link.channel().await?;
         channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-        let (queue, options) = (self.queue.short()?, BasicConsumeOptions::default());
-        let replies = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+        let options = BasicConsumeOptions::default();
+        let replies = channel.basic_consume(queue.clone(), "".into(), options, FieldTable::default()).await?;
         tracing::debug!(queue = self.queue.0, "receives replies");
         let (tag, mut ended) = (replies.tag(), Ended::ByTheBroker);
         let handled = replies.map(|delivery| async move { self.handle(delivery?).await });
@@ -218,19 +251,44 @@ impl Consumer {
         Ok(ended)
     }
 
+    /// Removes the reply that the client cannot read, which the broker would deliver for ever. Returns whether it did.
+    async fn remove_unreadable(&self, broker: &Broker, queue: &ShortString) -> Result<bool, BoxError> {
+        sleep(PUT_BACK).await;
+        let Some(before) = readable_before(broker, queue).await? else { return Ok(false) };
+        sleep(PUT_BACK).await;
+        let link = broker.link().await?;
+        let channel = link.channel().await?;
+        for _ in 0..before {
+            // Those before it are held back until the connection ends.
+            link.get(&channel, queue, false).await?;
+        }
+        match link.get(&channel, queue, true).await {
+            Ok(got) => {
+                channel.close(REPLY_SUCCESS, "OK".into()).await?;
+                // Another process has held back others, so it is one that can be read, and the broker has forgotten it.
+                if let Some(mut reply) = got {
+                    let body = std::mem::take(&mut reply.data);
+                    if let Handled::Useless(problem) = self.read(&reply.properties, body).await {
+                        tracing::warn!(queue = self.queue.0, problem, "dropped a reply");
+                    }
+                }
+                Ok(false)
+            }
+            Err(error) if is_unreadable(&error) => {
+                tracing::warn!(
+                    queue = self.queue.0,
+                    "removed a reply whose properties are not UTF-8; the client cannot read it"
+                );
+                Ok(true)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Stores a reply and acks it, or rejects it.
     async fn handle(&self, mut delivery: Delivery) -> lapin::Result<()> {
         let (queue, body) = (&self.queue.0, std::mem::take(&mut delivery.data));
-        let token = delivery.properties.correlation_id().as_ref().map(|token| token.as_str());
-        let handled = match Reply::read(token, &body) {
-            _ if body.len() > REPLY_BYTES => Handled::Useless("its body has more than 64 KiB"),
-            Ok(reply) => {
-                drop(body);
-                self.stored(&reply).await
-            }
-            Err(problem) => Handled::Useless(problem),
-        };
-        match handled {
+        match self.read(&delivery.properties, body).await {
             Handled::Stored(result) => {
                 tracing::debug!(queue, ?result, "stored a reply");
                 delivery.acker.ack(BasicAckOptions::default()).await?;
@@ -241,6 +299,19 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+
+    /// Reads a reply and stores it.
+    async fn read(&self, properties: &BasicProperties, body: Vec<u8>) -> Handled {
+        let token = properties.correlation_id().as_ref().map(|token| token.as_str());
+        match Reply::read(token, &body) {
+            _ if body.len() > REPLY_BYTES => Handled::Useless("its body has more than 64 KiB"),
+            Ok(reply) => {
+                drop(body);
+                self.stored(&reply).await
+            }
+            Err(problem) => Handled::Useless(problem),
+        }
     }
 
     /// Stores a reply, as soon as the outbox can.

@@ -55,6 +55,12 @@ impl Rabbit {
         all
     }
 
+    /// Returns how many messages of a queue no client has.
+    pub async fn ready(&self, queue: &str) -> u32 {
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        self.channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().message_count()
+    }
+
     /// Waits for the next message of a queue.
     pub async fn next(&self, queue: &str) -> Delivery {
         let began = std::time::Instant::now();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lapin::BasicProperties;
-use lapin::options::QueueDeclareOptions;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::AMQPValue;
 use serde_json::json;
 use solid_notify::channels::Amqp;
 use solid_notify::channels::ChannelExt;
@@ -13,6 +12,7 @@ use solid_notify::{NotifyDef, Outbox, OutboxExt, Status, TokenKeys, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 use test_support::databases::server_url;
 use test_support::log::Log;
+use test_support::proxy::{Proxy, Wire};
 use test_support::sending::{allow_secrets, eventually};
 
 use super::Rabbit;
@@ -61,12 +61,7 @@ async fn reply_of_the_consumer_acks_or_nacks_the_notice() {
     rabbit.reply(&again, r#"{"result":"ack"}"#).await;
     rabbit.reply(&again, r#"{"result":"ack"}"#).await;
     sending.reaches(id, Status::Succeeded).await;
-    let ready = async || {
-        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let queue = rabbit.channel.queue_declare(reply_queue.as_str().into(), passive, FieldTable::default());
-        queue.await.unwrap().message_count()
-    };
-    eventually("each reply is consumed", async || ready().await == 0).await;
+    eventually("each reply is consumed", async || rabbit.ready(&reply_queue).await == 0).await;
     assert!(rabbit.take(&dead).await.is_none());
 }
 
@@ -108,6 +103,70 @@ async fn reply_waits_until_the_outbox_can_store_it() {
         .await;
     drop(replies);
     sweeper.shutdown().await;
+}
+
+/// What [`Spoiling`] looks for.
+const MARKER: &str = "BADBAD";
+
+/// Makes a marker a text that is not UTF-8, which lapin does not send.
+struct Spoiling;
+
+impl Wire for Spoiling {
+    fn asks(&self, chunk: &mut [u8]) {
+        if let Some(at) = chunk.windows(MARKER.len()).position(|bytes| bytes == MARKER.as_bytes()) {
+            chunk[at..at + 2].copy_from_slice(b"\xff\xfe");
+        }
+    }
+}
+
+/// The client cannot read such a reply, and gives up the connection on which it comes.
+#[tokio::test]
+async fn reply_that_is_not_utf8_stops_no_queue() {
+    const ACK: &str = r#"{"result":"ack"}"#;
+    let (log, url) = (Log::start(), server_url("AMQP_URL"));
+    let (account, place) = url.rsplit_once('@').unwrap();
+    let (place, vhost) = place.split_once('/').unwrap();
+    let proxy = Proxy::start(place.parse().unwrap(), || Spoiling).await;
+    let rabbit = Rabbit::connect(&url).await;
+    let consumer = Rabbit::connect(&format!("{account}@127.0.0.1:{}/{vhost}", proxy.port)).await;
+    let sending = Sending::start(Amqp::new().allow_networks(&own_machine()), &url).await;
+    let (queue, first, second) = (rabbit.queue().await, rabbit.queue().await, rabbit.queue().await);
+    for (name, reply_queue) in [("first", &first), ("second", &second)] {
+        let definition = NotifyDef::new(name).need_confirm(true).max_confirm_delay("1h");
+        sending.define_as(definition, json!({ "routing_key": queue, "reply_queue": reply_queue })).await;
+    }
+    let acked = async |name: &str| {
+        let id = sending.add(name, json!(1)).await;
+        let message = rabbit.next(&queue).await;
+        sending.reaches(id, Status::AwaitingAck).await;
+        consumer.reply(&message, ACK).await;
+        id
+    };
+    let spoiled = async || {
+        consumer.publish(&first, BasicProperties::default().with_correlation_id(MARKER.into()), ACK).await;
+    };
+    let removed = || {
+        let warnings = log.warnings_with("removed a reply whose properties are not UTF-8");
+        warnings.iter().filter(|line| line.contains(&first)).count()
+    };
+
+    // It comes between others that the consumer gets at the same time.
+    let mut ids = vec![acked("first").await];
+    spoiled().await;
+    ids.extend([acked("first").await, acked("second").await]);
+    eventually("all replies are in the queue", async || rabbit.ready(&first).await == 3).await;
+    let replies = Amqp::new().allow_networks(&own_machine()).replies(&sending.outbox);
+    sending.all_succeed(&ids).await;
+    eventually("it is removed", async || removed() == 1).await;
+    // Another one, while the consumers wait.
+    spoiled().await;
+    sending.all_succeed(&[acked("second").await, acked("first").await]).await;
+    eventually("it is removed, too", async || removed() == 2).await;
+    drop(replies);
+    // What a consumer had not acked would be back.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!((rabbit.ready(&first).await, rabbit.ready(&second).await), (0, 0));
+    sending.sweeper.shutdown().await;
 }
 
 #[tokio::test]
