@@ -11,16 +11,21 @@ use solid_notify_redis::RedisOutbox;
 use test_support::redis::OwnPrefix;
 use test_support::sending::eventually;
 use test_support::{RedisServer, on_each_redis};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 on_each_redis!(
     a_score_without_a_notice_is_put_aside_and_stops_nothing,
     a_lost_notice_does_not_come_back_by_a_claim,
     a_lost_dead_letter_leaves_the_lists_of_its_tag_class_and_group,
     a_key_of_another_type_stops_its_definition_alone,
+    a_row_with_odd_fields_stops_no_other_definition,
+    a_damaged_target_holds_up_no_other_target,
 );
 
 async fn a_key_of_another_type_stops_its_definition_alone<R: RedisServer>() {
-    for damaged in ["status:not_sent", "ready:first_sends", "limit", "outgoing"] {
+    for damaged in
+        ["status:not_sent", "ready:first_sends", "limit", "outgoing", "outgoing_to", "definition", "versions"]
+    {
         let own = OwnPrefix::of::<R>();
         let outbox = own.outbox().await;
         for name in ["bad", "good"] {
@@ -28,7 +33,11 @@ async fn a_key_of_another_type_stops_its_definition_alone<R: RedisServer>() {
         }
         let bad = add_notice(&mut outbox.clone(), "bad", 1).await.unwrap().id();
         let def_id = outbox.find(bad).await.unwrap().unwrap().def_id;
-        own.by_hand(&["SET", &format!("{{{}#{def_id}}}:{damaged}", own.prefix), "damaged"]);
+        let key = match damaged {
+            "definition" | "versions" => format!("{{{}#}}:{damaged}:{def_id}", own.prefix),
+            _ => format!("{{{}#{def_id}}}:{damaged}", own.prefix),
+        };
+        own.by_hand(&["SET", &key, "damaged"]);
         let builder = outbox.sweeper().poll_interval(Duration::from_millis(20)).first_send(false);
         let handled = |_: Notice<i64>| async { Ok(()) };
         let sweeper = builder.handler("bad", handled).handler("good", handled).start().await.unwrap();
@@ -40,6 +49,72 @@ async fn a_key_of_another_type_stops_its_definition_alone<R: RedisServer>() {
         sweeper.shutdown().await;
         own.close();
     }
+}
+
+/// Fields that are no text, a text larger than the process should read, and members that are no ids.
+async fn a_row_with_odd_fields_stops_no_other_definition<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    for name in ["bad", "good"] {
+        outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+    }
+    let bad = outbox.definitions().await.unwrap().iter().find(|state| state.row.name == "bad").unwrap().row.id;
+    let row = format!("{{{}#}}:definition:{bad}", own.prefix);
+    let large = "x".repeat(5_000_000);
+    own.on_each_node(|connection| {
+        // Only the master of its slot takes it.
+        let _: Result<(), ::redis::RedisError> =
+            ::redis::cmd("HSET").arg(&row).arg(&b"\xff\xfe"[..]).arg(&b"\xff"[..]).query(connection);
+    });
+    own.by_hand(&["SADD", &format!("{{{}#}}:definitions", own.prefix), "foo", "99999999999999999999"]);
+    for description in ["small", &large] {
+        own.by_hand(&["HSET", &row, "description", description]);
+        let sweeper = outbox.sweeper().handler("good", |_: Notice<i64>| async { Ok(()) });
+        let id = add_notice(&mut outbox.clone(), "good", 1).await.unwrap().id();
+        sweeper.run_until_idle().await.unwrap();
+        assert_eq!(outbox.find(id).await.unwrap().unwrap().status, Status::Succeeded);
+    }
+    let rows = outbox.definitions().await.unwrap();
+    assert!(rows.iter().all(|state| state.row.id != bad), "too large to be read");
+    own.by_hand(&["HDEL", &row, "description"]);
+    assert!(outbox.definitions().await.unwrap().iter().any(|state| state.row.id == bad));
+    own.close();
+}
+
+async fn next(receiver: &mut UnboundedReceiver<(String, i64)>) -> (String, i64) {
+    tokio::time::timeout(Duration::from_secs(60), receiver.recv()).await.expect("a notice arrives").unwrap()
+}
+
+async fn a_damaged_target_holds_up_no_other_target<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    for def in [NotifyDef::new("order"), NotifyDef::target("order", "bad"), NotifyDef::target("order", "good")] {
+        outbox.define_if_missing(def.handler("send")).await.unwrap();
+    }
+    let rows = outbox.definitions().await.unwrap();
+    let bad = rows.iter().find(|state| state.row.name == "order/bad").unwrap().row.id;
+    let key = format!("{{{}#{bad}}}:status:not_sent", own.prefix);
+    own.by_hand(&["SET", &key, "damaged"]);
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let handler = move |notice: Notice<i64>| {
+        sender.send((notice.target().unwrap().to_owned(), *notice.param())).unwrap();
+        async { Ok(()) }
+    };
+    let builder = outbox.sweeper().poll_interval(Duration::from_millis(20)).handler("send", handler);
+    let sweeper = builder.start().await.unwrap();
+    for number in 0..3 {
+        add_notice(&mut outbox.clone(), "order", number).await.unwrap();
+        assert_eq!(next(&mut receiver).await, ("good".to_owned(), number));
+    }
+    own.by_hand(&["DEL", &key]);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(next(&mut receiver).await);
+    }
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2].map(|number| ("bad".to_owned(), number)), "once it can be written to");
+    sweeper.shutdown().await;
+    own.close();
 }
 
 async fn a_score_without_a_notice_is_put_aside_and_stops_nothing<R: RedisServer>() {

@@ -20,6 +20,13 @@ use super::{AGAIN, LOOK, RedisStore, busy, codec, keys, pause, readable};
 
 const DOING: &str = "editing a definition";
 
+/// The fingerprint of a row that cannot be read.
+const DAMAGED: &str = "damaged";
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// A definition as it was read, with what an edit needs to overwrite it.
 pub(super) struct SeenRow {
     pub(super) id: i64,
@@ -33,6 +40,11 @@ pub(super) struct SeenRow {
 impl SeenRow {
     fn unborn(id: i64) -> Self {
         Self { id, fingerprint: String::new(), row: None, versions: 0, last: None }
+    }
+
+    /// True if a key of it has another type, or its row is too large.
+    fn is_damaged(&self) -> bool {
+        self.fingerprint == DAMAGED || self.versions < 0
     }
 }
 
@@ -66,15 +78,25 @@ impl Kept {
 impl RedisStore {
     /// Reads all definitions by id, and the time.
     pub(super) async fn rows(&self) -> Result<(DateTime<Utc>, Vec<SeenRow>), StoreError> {
-        type Raw = (i64, String, HashMap<String, Vec<u8>>, i64, String);
+        type Raw = (i64, String, HashMap<Vec<u8>, Vec<u8>>, i64, Vec<u8>);
         let (now, raw): (i64, Vec<Raw>) = self.common(&given::Common::Definitions, "reading the definitions").await?;
         let mut rows: Vec<SeenRow> = Vec::with_capacity(raw.len());
         for (id, fingerprint, fields, versions, last) in raw {
+            let fields = fields.into_iter().map(|(field, value)| (lossy(&field), value)).collect::<HashMap<_, _>>();
             let row = definition(id, &fields);
             if row.is_none() && !fields.is_empty() {
                 tracing::error!(id, "skipped a definition whose hash has no name");
             }
-            rows.push(SeenRow { id, fingerprint, row, versions, last: codec::version(id, &last) });
+            let seen = SeenRow { id, fingerprint, row, versions, last: codec::version(id, &lossy(&last)) };
+            if seen.is_damaged() {
+                let what = if seen.versions < 0 {
+                    "`versions:<id>` is no list"
+                } else {
+                    "`definition:<id>` is no hash, or is larger than 4 MiB"
+                };
+                tracing::error!(id, "a key of a definition is damaged: {what}");
+            }
+            rows.push(seen);
         }
         rows.sort_unstable_by_key(|seen| seen.id);
         Ok((time_from_millis(now), rows))
@@ -176,7 +198,7 @@ impl RedisStore {
             let last: Vec<StoredVersion> = seen.iter().filter_map(|seen| seen.last.clone()).collect();
             let changed = unseen(&rows, &last);
             let mut all = true;
-            for seen in seen.iter().filter(|seen| changed.contains(&seen.id)) {
+            for seen in seen.iter().filter(|seen| !seen.is_damaged() && changed.contains(&seen.id)) {
                 let gone = || seen.last.as_ref().and_then(|version| version.gone(now));
                 let Some(row) = seen.row.clone().or_else(gone) else { continue };
                 let mut kept = Kept::nothing();

@@ -2,14 +2,15 @@
 //! definition, with a number. It is forwarded from there, at least once, and arrives once: the other slot has the number up to
 //! which it has arrived.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use solid_notify_core::StoreError;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Alarm, PassOn, PassedOn};
 
 use super::codec::Outgoing;
@@ -25,10 +26,17 @@ pub(super) struct Forwarding(Arc<Mutex<HashMap<i64, Arc<OfOne>>>>);
 
 #[derive(Debug, Default)]
 struct OfOne {
-    one: tokio::sync::Mutex<()>,
+    /// The targets to which nothing could be forwarded, with the pause before the next try; an empty text: alarms.
+    refused: tokio::sync::Mutex<HashMap<String, Pause>>,
     /// A call waits for its turn, and will forward what is stored by now.
     waits: AtomicBool,
 }
+
+/// Until when a pause lasts, and how long it is.
+type Pause = (Instant, Duration);
+
+/// The first and the longest pause of a target. It holds up its own notices only.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
 impl Forwarding {
     fn of(&self, def_id: i64) -> Arc<OfOne> {
@@ -52,55 +60,97 @@ impl RedisStore {
             return Ok(if reply.is_empty() { PassedOn::Busy } else { PassedOn::Changed });
         };
         // The next look for due notices forwards what fails here. The next part waits for it, so that little is stored twice.
-        self.forward(part.def_id).await?;
+        if let Err(error) = self.forward(part.def_id).await {
+            log_failure(part.def_id, &error);
+        }
         let targets = targets.split(' ').filter_map(|target| target.parse().ok()).collect();
         Ok(PassedOn::Part { targets, done: done.parse().unwrap_or_default() })
     }
 
-    /// Forwards what is stored in the slots of definitions, and logs what fails. Returns whether all has arrived soon.
+    /// Forwards what is stored in the slots of definitions, and logs what fails. Returns whether something was on its way.
     pub(super) async fn forward_soon(&self, definitions: impl IntoIterator<Item = i64>) -> bool {
-        let all =
-            definitions.into_iter().filter(|def_id| !self.forwarding.of(*def_id).waits.swap(true, Ordering::AcqRel));
-        let all = all.map(|def_id| {
+        let (mut others, mut begun) = (false, Vec::new());
+        for def_id in definitions {
+            if self.forwarding.of(def_id).waits.swap(true, Ordering::AcqRel) {
+                others = true;
+                continue;
+            }
             let store = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = store.forward(def_id).await {
-                    tracing::warn!(
-                        def_id, %error,
-                        "cannot forward alarms or notices for targets now; they are stored, and the next look forwards them"
-                    );
-                }
-            })
-        });
-        tokio::time::timeout(SOON, join_all(all)).await.is_ok()
-    }
-
-    /// Forwards what is stored in the slot of a definition.
-    async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
-        let forwarding = self.forwarding.of(def_id);
-        let _one = forwarding.one.lock().await;
-        forwarding.waits.store(false, Ordering::Release);
-        loop {
-            let stored: Vec<String> =
-                self.run(&LOOK, def_id, &given::Look::Outgoing, "looking for what to forward").await?;
-            let (mut alarms, mut last) = (Vec::<(i64, Alarm)>::new(), None);
-            let mut of_targets = BTreeMap::<i64, Vec<ForTarget>>::new();
-            for (number, outgoing) in stored.iter().map(|text| codec::outgoing(text)) {
-                last = last.max(Some(number));
-                match outgoing {
-                    Some(Outgoing::Alarm(alarm)) => alarms.push((number, alarm)),
-                    Some(Outgoing::Notice(target, notice)) => of_targets.entry(target).or_default().push(notice),
-                    None => {}
-                }
-            }
-            let Some(last) = last else { return Ok(()) };
-            for (target, notices) in of_targets {
-                let passed_on = given::PassedOn { source: Text(def_id), notices };
-                let _: Vec<String> = self.run(&INSERT, target, &passed_on, "passing notices on to a target").await?;
-            }
-            self.raise_all(&alarms, def_id).await?;
-            let arrived = given::Change::Forwarded { arrived: last };
-            let _: i64 = self.run(&CHANGE, def_id, &arrived, "forwarding alarms and notices").await?;
+            begun.push(tokio::spawn(async move {
+                store.forward(def_id).await.unwrap_or_else(|error| {
+                    log_failure(def_id, &error);
+                    false
+                })
+            }));
+        }
+        match tokio::time::timeout(SOON, join_all(begun)).await {
+            Ok(moved) => others || moved.into_iter().any(|moved| moved.unwrap_or(false)),
+            Err(_) => true,
         }
     }
+
+    /// Forwards what is stored in the slot of a definition. A target that cannot be written to holds up no other one. Returns whether something has
+    /// arrived.
+    async fn forward(&self, def_id: i64) -> Result<bool, StoreError> {
+        let forwarding = self.forwarding.of(def_id);
+        let mut refused = forwarding.refused.lock().await;
+        forwarding.waits.store(false, Ordering::Release);
+        let (mut moved, mut problem) = (false, None);
+        loop {
+            let now = Instant::now();
+            let resting = refused.iter().filter(|(_, pause)| pause.0 > now);
+            let without = resting.map(|(target, _)| (target.as_str(), true)).collect();
+            let stored: Vec<(String, Vec<String>)> =
+                self.run(&LOOK, def_id, &given::Look::Outgoing { without }, "looking for what to forward").await?;
+            if stored.is_empty() {
+                return problem.map_or(Ok(moved), Err);
+            }
+            let mut lists = Vec::new();
+            for (target, texts) in stored {
+                match self.send_on(def_id, &target, &texts).await {
+                    Ok(arrived) => {
+                        refused.remove(&target);
+                        lists.push(given::Arrived { target, arrived });
+                    }
+                    Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                    Err(error) => {
+                        let pause = refused.get(&target).map_or(PAUSES.0, |(_, pause)| (2 * *pause).min(PAUSES.1));
+                        refused.insert(target, (Instant::now() + pause, pause));
+                        problem = Some(error);
+                    }
+                }
+            }
+            if !lists.is_empty() {
+                moved = true;
+                let arrived = given::Change::Forwarded { lists };
+                let _: i64 = self.run(&CHANGE, def_id, &arrived, "forwarding alarms and notices").await?;
+            }
+        }
+    }
+
+    /// Sends alarms, or notices for a target, to their slot. Returns the number of the last one. What cannot be read is skipped.
+    async fn send_on(&self, def_id: i64, target: &str, texts: &[String]) -> Result<i64, StoreError> {
+        let (mut alarms, mut notices, mut last) = (Vec::<(i64, Alarm)>::new(), Vec::<ForTarget>::new(), 0);
+        for (number, outgoing) in texts.iter().map(|text| codec::outgoing(text)) {
+            last = last.max(number);
+            match outgoing {
+                Some(Outgoing::Alarm(alarm)) => alarms.push((number, alarm)),
+                Some(Outgoing::Notice(_, notice)) => notices.push(notice),
+                None => {}
+            }
+        }
+        if let Some(target) = target.parse().ok().filter(|_| !notices.is_empty()) {
+            let passed_on = given::PassedOn { source: Text(def_id), notices };
+            let _: Vec<String> = self.run(&INSERT, target, &passed_on, "passing notices on to a target").await?;
+        }
+        self.raise_all(&alarms, def_id).await?;
+        Ok(last)
+    }
+}
+
+fn log_failure(def_id: i64, error: &StoreError) {
+    tracing::warn!(
+        def_id, %error,
+        "cannot forward alarms or notices for a target now; they are stored, and a later look forwards them"
+    );
 }

@@ -23,7 +23,9 @@
 //! | `dedupe_keys` | hash | dedupe key to the member of the notice that has it: until its first claim, or until it has ended |
 //! | `limit` | string | JSON as the table `notify_limit` |
 //! | `tick` | hash | `last_tick` and `tick_schedule` |
-//! | `outgoing` | list | JSON of alarms and of notices for targets that are not forwarded yet |
+//! | `outgoing` | list | JSON of alarms that are not forwarded yet |
+//! | `outgoing:<target>` | list | the same of notices for a target |
+//! | `outgoing_to` | set | the targets that have such a list |
 //! | `last_outgoing` | string | the number of the last one of these |
 //! | `arrived` | hash | of a target: definition to the number up to which its notices have arrived |
 //! | `audit` | stream | audit entries about the notices: time, and JSON |

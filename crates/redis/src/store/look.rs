@@ -65,10 +65,7 @@ impl RedisStore {
             }
         }
         // It is on its way, or the node that stored it died before.
-        let is_forwarding = !outgoing.is_empty();
-        if is_forwarding {
-            self.forward_soon(outgoing).await;
-        }
+        let is_forwarding = !outgoing.is_empty() && self.forward_soon(outgoing).await;
         slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
         Ok(DueTimes { now: latest, alerts, ticks, slices, is_forwarding })
     }

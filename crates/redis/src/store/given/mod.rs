@@ -88,8 +88,18 @@ pub(super) enum Look<'a> {
     Dedupe {
         dedupe_key: &'a str,
     },
-    Outgoing,
+    Outgoing {
+        /// The targets that are left out.
+        without: BTreeMap<&'a str, bool>,
+    },
     Limits,
+}
+
+/// What has arrived of a target's list; an empty text: of alarms.
+#[derive(Serialize)]
+pub(super) struct Arrived {
+    pub(super) target: String,
+    pub(super) arrived: i64,
 }
 
 /// A part of a stream of audit entries.
@@ -168,7 +178,7 @@ pub(super) enum Change<'a> {
         notices: Vec<Plain>,
     },
     Forwarded {
-        arrived: i64,
+        lists: Vec<Arrived>,
     },
     Test {
         member: String,

@@ -189,13 +189,13 @@ elseif what == 'drop' then
   for status in pairs(STATUS) do
     if redis.call('EXISTS', status_set(status)) == 1 then return 'kept' end
   end
-  if redis.call('LLEN', key('outgoing')) > 0 then return 'kept' end
+  if redis.call('LLEN', outgoing()) + redis.call('SCARD', key('outgoing_to')) > 0 then return 'kept' end
   also_when_full()
   redis.call('SET', key('dropped'), text(now))
   delete_hours(redis.call('ZRANGE', key('series_hours'), 0, 499))
   if redis.call('EXISTS', key('series_hours')) == 1 then return 'more' end
   redis.call(
-    'DEL', key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('outgoing'), key('last_outgoing'),
+    'DEL', key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), outgoing(), key('last_outgoing'),
     key('arrived'), ordering_keys, under_way, dedupe_keys)
   return redis.call('EXISTS', ASIDE) == 1 and 'damaged' or 'dropped'
 elseif what == 'erase' then
@@ -218,12 +218,17 @@ elseif what == 'tick' then
   for _, notice in ipairs(given.notices) do insert(notice, now) end
   return 1
 elseif what == 'forwarded' then
-  -- Deletes what has arrived in other slots: up to the number `arrived`.
-  while true do
-    local head = redis.call('LINDEX', key('outgoing'), 0)
-    if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > given.arrived then return 1 end
-    redis.call('LPOP', key('outgoing'))
+  -- Deletes what has arrived in other slots, as `lists`: each has the `target`, '' for alarms, and the number up to which it has `arrived`.
+  for _, list in ipairs(given.lists) do
+    local name = outgoing(list.target)
+    local head = redis.call('LINDEX', name, 0)
+    while head and tonumber(string.match(head, '^{"number":(%d+)') or '0') <= list.arrived do
+      redis.call('LPOP', name)
+      head = redis.call('LINDEX', name, 0)
+    end
+    if not head then redis.call('SREM', key('outgoing_to'), list.target) end
   end
+  return 1
 elseif what == 'test' then
   -- A new notice: its `member`, `param` and `tag`; `call`, a random word that identifies the call; its `audit` entry. Returns 'done', or
   -- 'conflict' where the number is taken. The call can be repeated after a lost reply.

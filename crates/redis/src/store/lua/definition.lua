@@ -7,10 +7,34 @@ local function versions_key(common, id)
   return common .. ':versions:' .. id
 end
 
--- Returns a text that changes with every edit of a row, also by hand, and the row.
+-- The longest row, in bytes: more than all texts of one that is valid.
+local LONGEST_ROW = 4194304
+
+-- Runs a command that reads. Nil where the key has another type: people have damaged it, and other definitions go on.
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
+  return redis.call(...)
+end
+
+-- The ids of all definitions.
+local function definition_ids(common)
+  local ids = {}
+  for _, id in ipairs(redis.call('SMEMBERS', common .. ':definitions')) do
+    if #id < 16 and string.find(id, '^%d+$') then ids[#ids + 1] = id end
+  end
+  return ids
+end
+
+-- Returns a text that changes with every edit of a row, also by hand, and the row; nothing where that cannot be read.
 local function fingerprint(common, id)
-  local row = redis.call('HGETALL', definition_key(common, id))
+  local row = read('HGETALL', definition_key(common, id))
+  if not row then return nil end
   if #row == 0 then return '', row end
+  local bytes = 0
+  for _, word in ipairs(row) do bytes = bytes + #word end
+  if bytes > LONGEST_ROW then return nil end
   local words = {}
   for at = 1, #row, 2 do
     local field, value = row[at], row[at + 1]
@@ -26,8 +50,8 @@ local function write_definition(common, edit)
   local id, row, versions = edit.id, edit.row, versions_key(common, edit.id)
   if fingerprint(common, id) ~= edit.seen_fingerprint or redis.call('LLEN', versions) ~= edit.seen_versions then return 'conflict' end
   if row then
-    for _, other in ipairs(redis.call('SMEMBERS', common .. ':definitions')) do
-      if other ~= id and redis.call('HGET', definition_key(common, other), 'name') == row.name then return 'taken' end
+    for _, other in ipairs(definition_ids(common)) do
+      if other ~= id and read('HGET', definition_key(common, other), 'name') == row.name then return 'taken' end
     end
     redis.call('DEL', definition_key(common, id))
     for column, value in pairs(row) do redis.call('HSET', definition_key(common, id), column, value) end

@@ -1,11 +1,12 @@
 -- What is forwarded to other slots, after `shared.lua`.
 
--- Stores what is forwarded to another slot, as JSON. The number is at least the time, so that it is not used twice if a failover loses
--- the last one.
-local function forward(object)
+-- Stores what is forwarded to another slot, as JSON: an alarm, or a notice for a `target`. The number is at least the time, so that it is not
+-- used twice if a failover loses the last one.
+local function forward(object, target)
   local number = math.max(tonumber(redis.call('GET', key('last_outgoing')) or '0') + 1, now)
   redis.call('SET', key('last_outgoing'), text(number))
-  redis.call('RPUSH', key('outgoing'), '{"number":' .. text(number) .. ',' .. string.sub(object, 2))
+  if target then redis.call('SADD', key('outgoing_to'), target) end
+  redis.call('RPUSH', outgoing(target), '{"number":' .. text(number) .. ',' .. string.sub(object, 2))
 end
 
 -- The notice of a target has the number of the one that is passed on, and so its place among those of its ordering key.
@@ -20,5 +21,5 @@ local function pass_on(member, target)
     dedupe_key = dedupe_key or nil, dedupe_until_ended = dedupe_until_ended or nil, max_tries = max_tries or nil,
     expires_at = expires_at or nil,
   })
-  forward('{"target":' .. target .. ',"notice":' .. notice .. '}')
+  forward('{"target":' .. target .. ',"notice":' .. notice .. '}', target)
 end

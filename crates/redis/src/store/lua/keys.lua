@@ -31,6 +31,11 @@ local function tag_set(status, tag)
   return prefix .. ':tagged:' .. STATUS[status] .. ':' .. tag
 end
 
+-- What is forwarded to a target; nil or '': alarms. Each target has a list, because one that cannot be written to holds up no other.
+local function outgoing(target)
+  return prefix .. ':outgoing' .. ((target or '') ~= '' and ':' .. target or '')
+end
+
 -- The dead letters of a group.
 local function error_group_set(group)
   return prefix .. ':error_group:' .. group

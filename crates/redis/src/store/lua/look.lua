@@ -9,21 +9,36 @@ local function first(set)
 end
 
 -- Visits the members of a sorted set until `visit` returns true. The `set`; `from` and `to`, in its direction; `latest_first`;
--- `after_score` and `after_member`: it begins after them.
+-- `after_score` and `after_member`: it begins after them. It goes by ranks, because any number of members may have the same score.
 local function walk(visit)
-  local latest, after, after_member = given.latest_first, tonumber(given.after_score or nil), given.after_member
-  local command = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
-  local offset = 0
-  while true do
-    local page = redis.call(command, prefix .. given.set, given.from, given.to, 'WITHSCORES', 'LIMIT', offset, 1000)
-    if #page == 0 then return end
-    for at = 1, #page, 2 do
-      local member, score = page[at], page[at + 1]
-      local passed = after and tonumber(score) == after
-        and ((latest and member >= after_member) or (not latest and member <= after_member))
-      if not passed and visit(member, score) then return end
+  local set, latest, last = prefix .. given.set, given.latest_first == true, tonumber(given.to)
+  local after, after_member = tonumber(given.after_score or nil), given.after_member
+  local by_score = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
+  local by_rank = latest and 'ZREVRANGE' or 'ZRANGE'
+  local head = redis.call(by_score, set, given.from, given.to, 'LIMIT', 0, 1)[1]
+  if not head then return end
+  local at = redis.call(latest and 'ZREVRANK' or 'ZRANK', set, head)
+  if after then
+    -- The member may have gone, so its place is looked for.
+    local low, high = at, redis.call('ZCARD', set)
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      local member, score = unpack(redis.call(by_rank, set, middle, middle, 'WITHSCORES'))
+      local is_before
+      if tonumber(score) == after then is_before = member < after_member else is_before = tonumber(score) < after end
+      if member == after_member or is_before ~= latest then low = middle + 1 else high = middle end
     end
-    offset = offset + 1000
+    at = low
+  end
+  while true do
+    local page = redis.call(by_rank, set, at, at + 999, 'WITHSCORES')
+    if #page == 0 then return end
+    for i = 1, #page, 2 do
+      local score = tonumber(page[i + 1])
+      if (latest and score < last) or (not latest and score > last) then return end
+      if visit(page[i], page[i + 1]) then return end
+    end
+    at = at + 1000
   end
 end
 
@@ -68,7 +83,7 @@ if what == 'due' then
   return {
     -- not_sent, failed, sending, awaiting_ack
     text(now), { first(ready_first_sends), retry, first(status_set('5')), first(status_set('4')) },
-    redis.call('LLEN', key('outgoing')),
+    redis.call('LLEN', outgoing()) + redis.call('SCARD', key('outgoing_to')),
     { redis.call('EXISTS', key('tick')), last_tick or '', tick_schedule },
   }
 elseif what == 'oldest' then
@@ -232,14 +247,21 @@ elseif what == 'audit' then
 elseif what == 'dedupe' then
   return redis.call('HGET', dedupe_keys, given.dedupe_key) or ''
 elseif what == 'outgoing' then
-  -- From the first one on; at most 1 MiB, but at least one.
-  local out, bytes = {}, 0
-  while #out < 500 do
-    local entry = redis.call('LINDEX', key('outgoing'), #out)
-    bytes = bytes + #(entry or '')
-    if not entry or (#out > 0 and bytes > 1048576) then break end
-    out[#out + 1] = entry
+  -- The first entries for each target, '' for alarms, but not for those of `without`: at most 1 MiB, but at least one.
+  local out, count, bytes = {}, 0, 0
+  local function add(target)
+    if given.without[target] then return end
+    local entries, list = {}, outgoing(target)
+    while count < 500 do
+      local entry = redis.call('LINDEX', list, #entries)
+      bytes = bytes + #(entry or '')
+      if not entry or (count > 0 and bytes > 1048576) then break end
+      entries[#entries + 1], count = entry, count + 1
+    end
+    if #entries > 0 then out[#out + 1] = { target, entries } end
   end
+  add('')
+  for _, target in ipairs(redis.call('SMEMBERS', key('outgoing_to'))) do add(target) end
   return out
 else
   return redis.call('GET', key('limit')) or ''

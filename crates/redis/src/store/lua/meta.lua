@@ -9,8 +9,8 @@ end
 -- The id of each definition that takes new notices, by name.
 local function names()
   local known = {}
-  for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-    local name, delete_time = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'delete_time'))
+  for _, id in ipairs(definition_ids(prefix)) do
+    local name, delete_time = unpack(read('HMGET', definition_key(prefix, id), 'name', 'delete_time') or {})
     if name and not delete_time then known[name] = id end
   end
   return known
@@ -25,7 +25,8 @@ if what == 'names' then
     local name, id = of.name, of.id
     local stored_name, delete_time, encrypt_param
     if id then
-      stored_name, delete_time, encrypt_param = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'delete_time', 'encrypt_param'))
+      stored_name, delete_time, encrypt_param =
+        unpack(read('HMGET', definition_key(prefix, id), 'name', 'delete_time', 'encrypt_param') or {})
     end
     if stored_name ~= name or delete_time then
       known = known or names()
@@ -43,24 +44,25 @@ if what == 'names' then
 elseif what == 'ids' then
   -- With the time at which the first row of an alert is due.
   local due_alert = redis.call('ZRANGE', key('due_alerts'), 0, 0, 'WITHSCORES')[2] or ''
-  return { text(now), redis.call('SMEMBERS', key('definitions')), due_alert }
+  return { text(now), definition_ids(prefix), due_alert }
 elseif what == 'targets' then
   -- The ids of those whose parent has this `id`.
   local out = {}
-  for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-    local name, target_of, delete_time = unpack(redis.call('HMGET', definition_key(prefix, id), 'name', 'target_of', 'delete_time'))
+  for _, id in ipairs(definition_ids(prefix)) do
+    local name, target_of, delete_time =
+      unpack(read('HMGET', definition_key(prefix, id), 'name', 'target_of', 'delete_time') or {})
     if name and tonumber(target_of or '') == given.id and not delete_time then out[#out + 1] = id end
   end
   return out
 elseif what == 'numbers' then
   return redis.call('INCRBY', key('last_notice'), given.wanted) - given.wanted + 1
 elseif what == 'definitions' then
-  -- Each with its fingerprint, the number of its versions, and the last version.
+  -- Each with its fingerprint, the number of its versions, and the last version; without these where a key of it cannot be read.
   local out = {}
-  for _, id in ipairs(redis.call('SMEMBERS', key('definitions'))) do
+  for _, id in ipairs(definition_ids(prefix)) do
     local print, row = fingerprint(prefix, id)
-    local last = redis.call('LINDEX', versions_key(prefix, id), -1)
-    out[#out + 1] = { id, print, row, redis.call('LLEN', versions_key(prefix, id)), last or '' }
+    local last, count = read('LINDEX', versions_key(prefix, id), -1), read('LLEN', versions_key(prefix, id))
+    out[#out + 1] = { id, print or 'damaged', row or {}, count or -1, last or '' }
   end
   return { text(now), out }
 elseif what == 'number' then
