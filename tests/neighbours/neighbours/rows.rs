@@ -159,10 +159,10 @@ pub async fn broken<S: Store>(site: &Site<S>) {
     }
 }
 
-/// Adds 20 notices to each of these.
+/// Adds a few notices to each of these: each is retried ten times in a second, and what many retries do is shown by another neighbour.
 pub async fn feed<S: Store>(site: &Site<S>, at: &mut AtWork, names: &[&str]) {
     for name in names {
-        at.ids.extend(site.feed(name, 20, Duration::ZERO, |number| number.into()).await);
+        at.ids.extend(site.feed(name, 5, Duration::ZERO, |number| number.into()).await);
     }
 }
 
