@@ -2,47 +2,21 @@
 //! definition, with a number. It is forwarded from there, at least once, and arrives once: the other slot has the number up to
 //! which it has arrived.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Alarm, PassOn, PassedOn};
 
 use super::codec::Outgoing;
+use super::forwarding::PAUSES;
 use super::given::{self, ForTarget, Text};
 use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
 
 /// How long a call that is also for other definitions waits for what it forwards. What takes longer goes on after it.
 const SOON: Duration = Duration::from_millis(100);
-
-/// The calls that forward, by definition: one of each at a time, because another one would send the same.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Forwarding(Arc<Mutex<HashMap<i64, Arc<OfOne>>>>);
-
-#[derive(Debug, Default)]
-struct OfOne {
-    /// The targets to which nothing could be forwarded, with the pause before the next try; an empty text: alarms.
-    refused: tokio::sync::Mutex<HashMap<String, Pause>>,
-    /// A call waits for its turn, and will forward what is stored by now.
-    waits: AtomicBool,
-}
-
-/// Until when a pause lasts, and how long it is.
-type Pause = (Instant, Duration);
-
-/// The first and the longest pause of a target. It holds up its own notices only.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
-
-impl Forwarding {
-    fn of(&self, def_id: i64) -> Arc<OfOne> {
-        Arc::clone(self.0.lock().entry(def_id).or_default())
-    }
-}
 
 impl RedisStore {
     /// Passes a notice on in parts. The rows of the targets are in another slot: they are read after the notice was claimed and before the script,

@@ -12,6 +12,7 @@ mod codec;
 mod definitions;
 mod examine;
 mod forward;
+mod forwarding;
 mod given;
 mod groups;
 mod inbox;
@@ -71,7 +72,7 @@ pub(crate) struct RedisStore {
     history_limit: usize,
     /// The id of each definition, by name, at the last insert of its notices.
     ids: Arc<Mutex<HashMap<String, i64>>>,
-    forwarding: forward::Forwarding,
+    forwarding: forwarding::Forwarding,
 }
 
 impl RedisStore {
@@ -81,7 +82,7 @@ impl RedisStore {
             redis,
             history_limit,
             ids: Arc::default(),
-            forwarding: forward::Forwarding::default(),
+            forwarding: forwarding::Forwarding::default(),
         }
     }
 

@@ -1,0 +1,32 @@
+//! [`Forwarding`]: which calls of this node forward what to other slots, and which targets refused it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The calls that forward, by definition: one of each at a time, because another one would send the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Forwarding(Arc<Mutex<HashMap<i64, Arc<OfOne>>>>);
+
+#[derive(Debug, Default)]
+pub(super) struct OfOne {
+    /// The targets to which nothing could be forwarded, with the pause before the next try; an empty text: alarms.
+    pub(super) refused: tokio::sync::Mutex<HashMap<String, Pause>>,
+    /// A call waits for its turn, and will forward what is stored by now.
+    pub(super) waits: AtomicBool,
+}
+
+/// Until when a pause lasts, and how long it is.
+pub(super) type Pause = (Instant, Duration);
+
+/// The first and the longest pause of a target. It holds up its own notices only.
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+impl Forwarding {
+    pub(super) fn of(&self, def_id: i64) -> Arc<OfOne> {
+        Arc::clone(self.0.lock().entry(def_id).or_default())
+    }
+}
