@@ -205,6 +205,9 @@ pub async fn many_notices_are_passed_on_at_once(b: &dyn Backend) {
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.passed_on(claimed)).collect();
     let settled = b.stores().send.settle(&batch).await.unwrap();
     assert!(settled.len() == 600 && settled.iter().all(|settled| *settled == Settled::Stored));
+    while b.stores().send.due(true).await.unwrap().is_forwarding {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(defs.counts(b).await, (600, 600));
 }
 

@@ -3,7 +3,7 @@
 //! which it has arrived.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use solid_notify_core::StoreError;
@@ -14,9 +14,6 @@ use super::codec::Outgoing;
 use super::forwarding::PAUSES;
 use super::given::{self, ForTarget, Text};
 use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
-
-/// How long a call that is also for other definitions waits for what it forwards. What takes longer goes on after it.
-const SOON: Duration = Duration::from_millis(100);
 
 impl RedisStore {
     /// Passes a notice on in parts. The rows of the targets are in another slot: they are read after the notice was claimed and before the script,
@@ -41,25 +38,34 @@ impl RedisStore {
         Ok(PassedOn::Part { targets, done: done.parse().unwrap_or_default() })
     }
 
-    /// Forwards what is stored in the slots of definitions, and logs what fails. Returns whether something was on its way.
+    /// Forwards what is stored in the slots of definitions, and logs what fails. What takes more than one step goes on after this call, which is
+    /// also for other definitions. Returns whether something was on its way.
     pub(super) async fn forward_soon(&self, definitions: impl IntoIterator<Item = i64>) -> bool {
-        let (mut others, mut begun) = (false, Vec::new());
-        for def_id in definitions {
-            if self.forwarding.of(def_id).waits.swap(true, Ordering::AcqRel) {
-                others = true;
-                continue;
-            }
-            let store = self.clone();
-            begun.push(tokio::spawn(async move {
-                store.forward(def_id).await.unwrap_or_else(|error| {
-                    log_failure(def_id, &error);
-                    false
-                })
-            }));
+        let all = join_all(definitions.into_iter().map(|def_id| self.forward_one_soon(def_id))).await;
+        all.into_iter().any(|is_on_its_way| is_on_its_way)
+    }
+
+    async fn forward_one_soon(&self, def_id: i64) -> bool {
+        let forwarding = self.forwarding.of(def_id);
+        let mut takes_long = forwarding.takes_long.subscribe();
+        let is_long = *takes_long.borrow();
+        if is_long && forwarding.waits.swap(true, Ordering::AcqRel) {
+            return true;
         }
-        match tokio::time::timeout(SOON, join_all(begun)).await {
-            Ok(moved) => others || moved.into_iter().any(|moved| moved.unwrap_or(false)),
-            Err(_) => true,
+        let store = self.clone();
+        let forwarded = tokio::spawn(async move {
+            store.forward(def_id).await.unwrap_or_else(|error| {
+                log_failure(def_id, &error);
+                false
+            })
+        });
+        if is_long {
+            return true;
+        }
+        tokio::select! {
+            biased;
+            moved = forwarded => moved.unwrap_or(false),
+            _ = takes_long.wait_for(|long| *long) => true,
         }
     }
 
@@ -69,6 +75,7 @@ impl RedisStore {
         let forwarding = self.forwarding.of(def_id);
         let mut refused = forwarding.refused.lock().await;
         forwarding.waits.store(false, Ordering::Release);
+        let long = forwarding.begin();
         let (mut moved, mut problem) = (false, None);
         loop {
             let now = Instant::now();
@@ -78,6 +85,9 @@ impl RedisStore {
                 self.run(&LOOK, def_id, &given::Look::Outgoing { without }, "looking for what to forward").await?;
             if stored.is_empty() {
                 return problem.map_or(Ok(moved), Err);
+            }
+            if moved {
+                long.goes_on();
             }
             let mut lists = Vec::new();
             for (target, texts) in stored {

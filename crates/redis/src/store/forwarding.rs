@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// The calls that forward, by definition: one of each at a time, because another one would send the same.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +16,32 @@ pub(super) struct Forwarding(Arc<Mutex<HashMap<i64, Arc<OfOne>>>>);
 pub(super) struct OfOne {
     /// The targets to which nothing could be forwarded, with the pause before the next try; an empty text: alarms.
     pub(super) refused: tokio::sync::Mutex<HashMap<String, Pause>>,
-    /// A call waits for its turn, and will forward what is stored by now.
+    /// Whether the present call takes more than one step.
+    pub(super) takes_long: watch::Sender<bool>,
+    /// While it does, another call waits for its turn, and will forward what is stored by now.
     pub(super) waits: AtomicBool,
+}
+
+/// The present call. It ends with this value.
+pub(super) struct Long<'a>(&'a watch::Sender<bool>);
+
+impl OfOne {
+    pub(super) fn begin(&self) -> Long<'_> {
+        Long(&self.takes_long)
+    }
+}
+
+impl Long<'_> {
+    /// Records that it takes more than one step.
+    pub(super) fn goes_on(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
 }
 
 /// Until when a pause lasts, and how long it is.
