@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use solid_notify::sql::Dialect;
 use solid_notify::{AckResult, Error, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, VerbResult};
 use solid_notify_conformance::Backend;
 use solid_notify_core::StoreError;
@@ -16,6 +17,7 @@ test_support::on_each_server!(
     locked_notice_delays_no_other_ack,
     locked_definition_delays_neither_acks_nor_operators,
     attempt_does_not_wait_for_the_pause_of_a_locked_definition,
+    ack_behind_a_locked_table_gives_up,
 );
 
 /// The time-out of calls, which is longer than any test waits.
@@ -38,6 +40,23 @@ async fn acks_one<D: Database>(db: &TestDb<D>) {
 
 fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Store(StoreError { kind: FaultKind::Conflict, .. }))
+}
+
+/// The locks of the servers' own statements for that have other limits than those of rows.
+async fn ack_behind_a_locked_table_gives_up<D: Database>() {
+    let db = database::<D>().await;
+    let id = add(&db, "sync").await;
+    let mut other = db.pool.acquire().await.unwrap().detach();
+    let lock = match <D::Db as sqlx::Database>::NAME {
+        "MySQL" => "LOCK TABLES notify_msg WRITE",
+        _ => "BEGIN; LOCK TABLE notify_msg IN ACCESS EXCLUSIVE MODE",
+    };
+    D::Db::script(&mut other, lock.into()).await.unwrap();
+    let acked = tokio::time::timeout(PATIENCE, db.outbox.ack(id)).await.expect("it waits for the lock");
+    assert!(matches!(acked, Err(Error::Store(error)) if error.is_transient()));
+    drop(other);
+    acks_one(&db).await;
+    db.close().await;
 }
 
 /// Live notices and dead letters.

@@ -47,11 +47,12 @@ impl Dialect for MySql {
             conn.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
             if let Some(limits) = limits {
                 // Lock waits and idle times are set in whole seconds. MySQL has no limit for statements that write, and none for
-                // idle transactions alone, so `wait_timeout` limits all idle connections (`longest_rest`).
+                // idle transactions alone, so `wait_timeout` limits all idle connections (`longest_rest`). `lock_wait_timeout` is that of locks
+                // of whole tables.
                 let (lock_wait, rest) = (limits.lock.as_secs().max(1), limits.idle.as_secs().max(1));
                 let statement = limits.statement.as_secs_f64();
                 let set = format!(
-                    "SET SESSION innodb_lock_wait_timeout = {lock_wait}, SESSION wait_timeout = {rest} /*M! , SESSION max_statement_time = {statement} */"
+                    "SET SESSION innodb_lock_wait_timeout = {lock_wait}, SESSION lock_wait_timeout = {lock_wait}, SESSION wait_timeout = {rest} /*M! , SESSION max_statement_time = {statement} */"
                 );
                 conn.execute(AssertSqlSafe(set)).await?;
             }
