@@ -7,12 +7,12 @@ use crate::neighbours::{ALL, Neighbour};
 use crate::store::Kind;
 use crate::window::Rate;
 
-/// The rate of CI: each healthy definition has a notice in each second. Windows of two seconds show a notice that is late by as much.
-const CI: Rate = Rate { count: 40, gap: Duration::from_millis(50) };
+/// The rate of CI: each healthy definition has a notice in each second.
+const CI: Rate = Rate { count: 55, gap: Duration::from_millis(50) };
 /// The rate of the night, at which the 99th percentile is not the worst notice.
 const NIGHT: Rate = Rate { count: 200, gap: Duration::from_millis(25) };
-/// What CI measures again: with longer windows, in so many pairs.
-pub const AGAIN: (Rate, u32) = (Rate { count: 120, gap: Duration::from_millis(50) }, 3);
+/// The longer windows of what CI measures again.
+pub const AGAIN: Rate = Rate { count: 120, gap: Duration::from_millis(50) };
 /// The pairs of the night. People may want fewer (`NOTIFY_PAIRS`).
 const PAIRS: u32 = 5;
 /// What a run takes beside its window: the start and the end of the process, the warm-up, and most neighbours' begin and proof.
