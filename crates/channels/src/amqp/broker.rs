@@ -1,5 +1,5 @@
 //! [`Broker`]: the connection to one URL, which all definitions share; each queue for replies has another one. It is made when it is needed,
-//! and anew after a loss.
+//! and again after a loss.
 
 use std::sync::Arc;
 

@@ -15,17 +15,13 @@ use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{Alarm, DefinitionStore, Edit, Edited, SendLimits};
 
 use super::given::{self, Text};
-use super::row::{definition, fields};
+use super::row::{definition, fields, lossy};
 use super::{AGAIN, LOOK, RedisStore, busy, codec, keys, pause, readable};
 
 const DOING: &str = "editing a definition";
 
 /// The fingerprint of a row that cannot be read.
 const DAMAGED: &str = "damaged";
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A definition as it was read, with what an edit needs to overwrite it.
 pub(super) struct SeenRow {
@@ -82,7 +78,6 @@ impl RedisStore {
         let (now, raw): (i64, Vec<Raw>) = self.common(&given::Common::Definitions, "reading the definitions").await?;
         let mut rows: Vec<SeenRow> = Vec::with_capacity(raw.len());
         for (id, fingerprint, fields, versions, last) in raw {
-            let fields = fields.into_iter().map(|(field, value)| (lossy(&field), value)).collect::<HashMap<_, _>>();
             let row = definition(id, &fields);
             if row.is_none() && !fields.is_empty() {
                 tracing::error!(id, "skipped a definition whose hash has no name");

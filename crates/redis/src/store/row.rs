@@ -10,8 +10,13 @@ use solid_notify_core::notice::{
 /// The words of a reply; `None`: the word is missing.
 pub(super) type Words = Vec<Option<Vec<u8>>>;
 
+/// Reads a text, which people may have damaged.
+pub(super) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 pub(super) fn word(words: &Words, at: usize) -> Option<String> {
-    words.get(at)?.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    words.get(at)?.as_deref().map(lossy)
 }
 
 pub(super) fn number(words: &Words, at: usize) -> i64 {
@@ -72,7 +77,7 @@ impl Stored {
     }
 
     fn text(&self, field: &str) -> Option<String> {
-        self.fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        self.fields.get(field).map(|bytes| lossy(bytes))
     }
 
     fn number(&self, field: &str) -> Option<i64> {
@@ -152,8 +157,8 @@ pub(super) fn is_true(flag: &str) -> bool {
 
 /// Reads a definition from its hash. A missing field has its default. An unreadable number becomes one that is not valid, so that
 /// the definition is reported as invalid. `None` for a hash without a name.
-pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<NotifyDef> {
-    let text = |field: &str| fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+pub(super) fn definition(id: i64, fields: &HashMap<Vec<u8>, Vec<u8>>) -> Option<NotifyDef> {
+    let text = |field: &str| fields.get(field.as_bytes()).map(|bytes| lossy(bytes));
     // Not those of a built-in definition: a null column has no field.
     let defaults = NotifyDef::plain(text("name")?).values();
     let values = NotifyDef::COLUMNS.iter().zip(defaults).map(|(column, default)| match (text(column), default) {
@@ -189,8 +194,8 @@ pub(super) fn fields(row: &NotifyDef) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn hash(fields: &[(String, String)]) -> HashMap<String, Vec<u8>> {
-        fields.iter().map(|(field, value)| (field.clone(), value.clone().into_bytes())).collect()
+    fn hash(fields: &[(String, String)]) -> HashMap<Vec<u8>, Vec<u8>> {
+        fields.iter().map(|(field, value)| (field.clone().into_bytes(), value.clone().into_bytes())).collect()
     }
 
     #[test]
