@@ -143,3 +143,29 @@ async fn unknown_accounts_and_time_outs_have_classes(server: &str, limit: &'stat
     let late = conn.execute(long).await.unwrap_err();
     assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
 }
+
+mod on_sqlite {
+    use super::*;
+    use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+    use test_support::databases::Cleanup;
+
+    #[tokio::test]
+    async fn full_database_is_named_and_works_again_on_sqlite() {
+        let Cleanup::Directory(directory) = <test_support::databases::Sqlite as Database>::create_empty().await else {
+            panic!("not a file")
+        };
+        // The store's own connections have the options of the pool, too. A table takes the rest of 1 MiB.
+        let options = SqliteConnectOptions::new().filename(directory.path().join("full.db")).create_if_missing(true);
+        let pool = SqlitePool::connect_with(options.pragma("max_page_count", "256")).await.unwrap();
+        let outbox = solid_notify::Outbox::<sqlx::Sqlite>::new(pool.clone());
+        outbox.migrate().await.unwrap();
+        pool.execute("CREATE TABLE filler (x blob)").await.unwrap();
+        while pool.execute("INSERT INTO filler VALUES (zeroblob(10000))").await.is_ok() {}
+        let large = || NotifyDef::new("sync").owner("x".repeat(60_000));
+        let error = outbox.define_if_missing(large()).await.unwrap_err().to_string();
+        assert!(error.ends_with("database or disk is full; free space on the disk of the database"), "{error}");
+        pool.execute("DELETE FROM filler").await.unwrap();
+        outbox.define_if_missing(large()).await.unwrap();
+        pool.close().await;
+    }
+}

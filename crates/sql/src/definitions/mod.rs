@@ -231,7 +231,9 @@ async fn finish<DB: Dialect>(
 ) -> sqlx::Result<Option<Edited>> {
     match &edited {
         Ok(Some(Edited::Stored(_))) => tx.commit().await?,
-        _ => tx.rollback().await?,
+        Ok(_) => tx.rollback().await?,
+        // Its error would hide the cause. On SQLite it fails after a full disk, which has rolled back already.
+        Err(_) => _ = tx.rollback().await,
     }
     edited
 }

@@ -33,13 +33,18 @@ pub(crate) fn failed<DB: Dialect>(doing: &'static str, error: sqlx::Error) -> Er
 pub(crate) fn store_error<DB: Dialect>(doing: &'static str, error: sqlx::Error) -> StoreError {
     // A missing table or column: on PostgreSQL, on MySQL, and, among other mistakes in a statement, on SQLite.
     let lacks_schema = ["42P01", "42703", "42S02", "42S22", "1"];
-    let code = error.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
-    let hint = match code {
-        Some(code) if lacks_schema.contains(&code.as_str()) => " (was `outbox.migrate()` run?)",
+    let told = error.as_database_error();
+    let hint = match told.and_then(sqlx::error::DatabaseError::code) {
+        Some(code) if lacks_schema.contains(&code.as_ref()) => " (was `outbox.migrate()` run?)",
         _ => "",
     };
-    StoreError::new(doing, fault::<DB>(&error), error).hint(hint)
+    let is_full = told.is_some_and(DB::is_full);
+    let failed = StoreError::new(doing, fault::<DB>(&error), error);
+    if is_full { failed.explained(FULL) } else { failed.hint(hint) }
 }
+
+/// What a full disk needs.
+const FULL: &str = "; free space on the disk of the database";
 
 pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)

@@ -137,6 +137,10 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn fault(error: &dyn DatabaseError) -> FaultKind;
 
+    /// Returns whether the server's disk, or the space that it may use, is full.
+    #[doc(hidden)]
+    fn is_full(error: &dyn DatabaseError) -> bool;
+
     /// Returns which connections the store uses.
     #[doc(hidden)]
     fn connections(app: &Pool<Self>) -> ConnectionPlan;

@@ -104,6 +104,11 @@ impl Dialect for MySql {
         fault(number(error))
     }
 
+    fn is_full(error: &dyn DatabaseError) -> bool {
+        // `ER_DISK_FULL`, `ER_RECORD_FILE_FULL`.
+        matches!(number(error), 1021 | 1114)
+    }
+
     fn connections(_app: &Pool<Self>) -> ConnectionPlan {
         ConnectionPlan::Own
     }

@@ -121,6 +121,10 @@ impl Dialect for Postgres {
         fault(&error.code().unwrap_or_default())
     }
 
+    fn is_full(error: &dyn DatabaseError) -> bool {
+        error.code().is_some_and(|code| code == DISK_FULL)
+    }
+
     fn connections(_app: &Pool<Self>) -> ConnectionPlan {
         ConnectionPlan::Own
     }
@@ -128,6 +132,8 @@ impl Dialect for Postgres {
 
 /// In microseconds since 1970.
 const YEAR_2000: i64 = 946_684_800_000_000;
+
+const DISK_FULL: &str = "53100";
 
 /// Maps an SQLSTATE.
 fn fault(code: &str) -> FaultKind {
@@ -141,6 +147,7 @@ fn fault(code: &str) -> FaultKind {
         // Shutdown and crash of the server; a read-only standby (a failover); a session that the server ended because its
         // transaction was idle.
         ("57P01" | "57P02" | "57P03" | "57P05" | "25006" | "25P03", _) => FaultKind::Outage,
+        (DISK_FULL, _) => FaultKind::Unusable,
         // Connection exceptions, insufficient resources.
         (_, "08" | "53") => FaultKind::Outage,
         // Cardinality, data exceptions, constraints, a value above the server's limits.
@@ -165,7 +172,7 @@ mod tests {
             (&["57014"], Slow),
             (&["08006", "40003", "53300", "57P01", "57P02", "25006", "25P03"], Outage),
             (&["21000", "22021", "22P02", "22P05", "23505", "23514", "54000"], Permanent),
-            (&["42P01", "42501", "3D000", "28P01", "25P02", "0A000", "XX000", "58030", "", "é"], Unusable),
+            (&["53100", "42P01", "42501", "3D000", "28P01", "25P02", "0A000", "XX000", "58030", "", "é"], Unusable),
         ] {
             for code in codes {
                 assert_eq!(fault(code), kind, "{code}");

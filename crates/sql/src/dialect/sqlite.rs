@@ -57,8 +57,11 @@ impl Dialect for Sqlite {
     }
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
-        let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or(0);
-        fault(code)
+        fault(code(error))
+    }
+
+    fn is_full(error: &dyn DatabaseError) -> bool {
+        code(error) & 0xff == FULL
     }
 
     fn connections(app: &Pool<Self>) -> ConnectionPlan {
@@ -72,13 +75,20 @@ impl Dialect for Sqlite {
     }
 }
 
+/// `SQLITE_FULL`.
+const FULL: u32 = 13;
+
+fn code(error: &dyn DatabaseError) -> u32 {
+    error.code().and_then(|code| code.parse().ok()).unwrap_or(0)
+}
+
 /// Maps an extended result code, whose lowest byte is the primary one.
 fn fault(code: u32) -> FaultKind {
     match code & 0xff {
         // BUSY, LOCKED: another writer.
         5 | 6 => FaultKind::Conflict,
-        // READONLY, IOERR, FULL, CANTOPEN: the disk, which an operator may repair.
-        8 | 10 | 13 | 14 => FaultKind::Outage,
+        // READONLY, IOERR, CANTOPEN: the disk, which an operator may repair.
+        8 | 10 | 14 => FaultKind::Outage,
         // TOOBIG, CONSTRAINT, MISMATCH, RANGE: the values.
         18 | 19 | 20 | 25 => FaultKind::Permanent,
         _ => FaultKind::Unusable,
@@ -98,10 +108,10 @@ mod tests {
         use FaultKind::{Conflict, Outage, Permanent, Unusable};
         for (codes, kind) in [
             (&[5, 517, 6][..], Conflict),
-            (&[8, 10, 266, 13, 14], Outage),
+            (&[8, 10, 266, 14], Outage),
             (&[18, 19, 275, 1299, 2067, 20, 25], Permanent),
-            // An unknown table; a corrupt file or one of another format; a missing right.
-            (&[1, 11, 26, 23, 0], Unusable),
+            // An unknown table; a corrupt file or one of another format; a missing right; a full disk.
+            (&[1, 11, 26, 23, FULL, 0], Unusable),
         ] {
             for code in codes {
                 assert_eq!(fault(*code), kind, "{code}");
