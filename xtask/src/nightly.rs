@@ -2,7 +2,7 @@
 //!
 //! `--only PART` runs some of them, and `--record` writes their results to docs/runs.toml.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -127,14 +127,11 @@ fn each_feature() -> Result<StepResult> {
     })
 }
 
-/// Runs the tests on the newest servers, in a process of its own, because an environment variable chooses the servers.
+/// Runs the tests on the newest servers, in a process of its own, because an environment variable chooses the servers. An earlier part may have
+/// built this program anew, so its own file may be gone.
 fn newest() -> Result<StepResult> {
-    let own = std::env::current_exe().context("cannot find the path of this program")?;
-    step::command(
-        Command::new(own)
-            .args(["test", "--only", "postgres,pgbouncer,redis,redis_cluster"])
-            .env(unstable::VARIABLE, "newest"),
-    )
+    let only = "postgres,pgbouncer,redis,redis_cluster";
+    step::command(cargo(&["xtask", "test", "--only", only]).env(unstable::VARIABLE, "newest"))
 }
 
 /// Checks that no mutant of a part survives.
