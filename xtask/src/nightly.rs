@@ -42,7 +42,13 @@ pub(crate) const PARTS: [Part; 17] = [
         run: |selection, steps| _ = steps.step("sending", || suite_on_all_stores(selection, "sending")),
     },
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
-    Part { name: "schedules", run: |_, steps| _ = steps.step("schedules", schedules) },
+    Part {
+        name: "schedules",
+        run: |_, steps| {
+            steps.step("schedules", schedules);
+            steps.step("timetables", timetables);
+        },
+    },
     Part { name: "soak", run: |selection, steps| _ = steps.step("soak", || soak(selection)) },
     Part { name: "neighbours-postgres", run: |_, steps| neighbours(Database::Postgres, steps) },
     Part { name: "neighbours-mariadb", run: |_, steps| neighbours(Database::Mariadb, steps) },
@@ -145,6 +151,12 @@ fn mutants_of_part<const PART: usize>(selection: &Selection, steps: &mut Steps) 
 /// Runs ten times as many schedules as the tests do.
 fn schedules() -> Result<StepResult> {
     step::command(cargo(&["test", "--package", "solid-notify-tests-schedules"]).env("SCHEDULES", "20000"))
+}
+
+/// Fifty timetables near each change of the clocks, in every zone.
+fn timetables() -> Result<StepResult> {
+    let test = ["test", "--package", "solid-notify-core", "--all-features", "--lib", "ticks_tests"];
+    step::command(cargo(&test).env("TIMETABLES", "50"))
 }
 
 /// Injects every fault again and again, for the time in NOTIFY_SOAK (default: 30m).

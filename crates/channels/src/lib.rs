@@ -1,6 +1,6 @@
-//! Ready-made handlers of solid-notify. There is one so far: [`AlertChannels`] handles the alerts of the built-in
-//! definition `notify.alert` and sends them by mail (feature `mail`) and to chats: DingTalk, Feishu (Lark), WeCom, Slack
-//! (feature `chat`). Users name the crate `solid-notify`, as `solid_notify::channels`.
+//! Ready-made handlers of solid-notify: the channels that a row chooses by its column `handler` (`webhook`, `mail`, `chat`, `amqp`, `nats`,
+//! `redis_stream`; a feature for each), and [`AlertChannels`]. It handles the alerts of the built-in definition `notify.alert`, and sends
+//! them by mail (feature `mail`) and to chats: DingTalk, Feishu (Lark), WeCom, Slack (feature `chat`). Users name the crate `solid-notify`, as `solid_notify::channels`.
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "mail", feature = "plain-chat"))]

@@ -26,10 +26,10 @@ pub(crate) struct HowToAct {
     /// How many notices per period: 100/1m, 5 (per second), or "at once"
     #[arg(long, default_value = RATE, value_parser = |text: &str| text.parse::<Rate>().map_err(|error| error.to_string()))]
     rate: Rate,
-    /// Wait for the end of the act
-    #[arg(long, conflicts_with = "here")]
+    /// Wait for the end of the act. With --here, the command waits in any case
+    #[arg(long)]
     wait: bool,
-    /// Let this process execute the act, and not the sweepers
+    /// Let this process execute the act, and not the sweepers; the command ends when the act has ended
     #[arg(long)]
     here: bool,
 }

@@ -28,7 +28,7 @@ use crate::demo;
 use crate::exit::{Exit, HELP, Outcome};
 use crate::global::Global;
 use crate::output;
-use crate::session::{Session, runtime, with_session};
+use crate::session::{Session, runtime, with_sender, with_session};
 
 /// A transactional outbox driven by definitions: operate it, and send its notices
 #[derive(Debug, Parser)]
@@ -206,6 +206,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Demo => runtime()?.block_on(demo::run()),
         #[cfg(feature = "full")]
         Command::Full(command) => full::run(&global, command, <Cli as clap::CommandFactory>::command()),
+        command @ Command::Run(_) => with_sender(&global, async |session| connected(session, command).await),
         command => with_session(&global, async |session| connected(session, command).await),
     }
 }

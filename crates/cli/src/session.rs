@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::contexts::{Chosen, chosen, shown};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::global::{Global, variable};
-use crate::log_filter::without_texts_of_servers;
+use crate::log_filter::{without_purged, without_texts_of_servers};
 use crate::log_queue::LogQueue;
 use crate::output::Output;
 use crate::sending::Sending;
@@ -86,7 +86,15 @@ impl Session {
 
 /// Runs a command that needs the store.
 pub(crate) fn with_session(global: &Global, command: impl AsyncFnOnce(&Session) -> Outcome) -> Outcome {
-    let log = log()?;
+    in_session(global, log(without_purged)?, command)
+}
+
+/// As [`with_session`], for a process that sends: its log is that of a service.
+pub(crate) fn with_sender(global: &Global, command: impl AsyncFnOnce(&Session) -> Outcome) -> Outcome {
+    in_session(global, log(|filter| filter)?, command)
+}
+
+fn in_session(global: &Global, log: LogQueue, command: impl AsyncFnOnce(&Session) -> Outcome) -> Outcome {
     let outcome = runtime()?.block_on(async {
         let session = Session::open(global).await?;
         command(&session).await
@@ -102,7 +110,7 @@ pub(crate) fn runtime() -> Outcome<tokio::runtime::Runtime> {
 }
 
 /// Prints the log of the library on the error stream: warnings, or what SOLID_NOTIFY_LOG asks for.
-fn log() -> Outcome<LogQueue> {
+fn log(narrow: fn(Targets) -> Targets) -> Outcome<LogQueue> {
     let filter = variable("SOLID_NOTIFY_LOG").unwrap_or_else(|| "warn".to_owned());
     let filter = filter.parse::<Targets>().unwrap_or_else(|error| {
         output::warn(format!("SOLID_NOTIFY_LOG cannot be read, so only warnings are logged: {error}"));
@@ -110,7 +118,7 @@ fn log() -> Outcome<LogQueue> {
     });
     let queue = LogQueue::start(std::io::stderr()).map_err(|error| Failure::cannot("start the log", error))?;
     let lines = tracing_subscriber::fmt::layer().with_writer(queue.clone());
-    tracing_subscriber::registry().with(without_texts_of_servers(filter)).with(lines).init();
+    tracing_subscriber::registry().with(narrow(without_texts_of_servers(filter))).with(lines).init();
     Ok(queue)
 }
 

@@ -1,7 +1,8 @@
 //! `solid-notify demo` tells its story to the end. It checks each of its steps itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 #[test]
 fn demo_shows_retries_an_ack_an_alert_and_a_redrive_and_ends() {
@@ -31,4 +32,26 @@ fn demo_shows_retries_an_ack_an_alert_and_a_redrive_and_ends() {
         assert!(story.contains(line), "{line:?} is missing:\n{story}");
     }
     assert!(!story.contains("warehouse  order 7"), "{story}");
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_demo_removes_its_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_solid-notify"))
+        .arg("demo")
+        .env("TMPDIR", place.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut story = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let served = story.find(|line| line.as_ref().is_ok_and(|line| line.contains("is ready after")));
+    assert!(served.is_some(), "serve never started");
+    let files = || std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(files(), 1);
+    let killed = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = demo.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), files()), (Some(1), 0), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -56,6 +56,32 @@ fn the_book_lists_every_command_and_exit_code() {
     assert!(codes.iter().all(|code| book.contains(&format!("\n| {code} | "))));
 }
 
+/// Runs a command on the store of this folder with the log that a person sees, and returns what it prints on the error stream.
+fn log_of(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_solid-notify"));
+    command
+        .args(arguments)
+        .env("SOLID_NOTIFY_URL", format!("sqlite://{}?mode=rwc", folder.join("notify.db").display()));
+    command.env("SOLID_NOTIFY_CONTEXTS", folder.join("contexts.toml")).env("SOLID_NOTIFY_WHO", "alice");
+    String::from_utf8(command.env_remove("SOLID_NOTIFY_LOG").output().unwrap().stderr).unwrap()
+}
+
+#[test]
+fn purge_in_this_process_prints_no_line_for_each_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = |arguments: &[&str]| log_of(folder.path(), arguments);
+    log(&["migrate"]);
+    let config = r#"handler_config={"url":"http://127.0.0.1:9/"}"#;
+    log(&["def", "create", "sync", "handler=webhook", "max_retry_times=0", config]);
+    for order in ["1", "2"] {
+        log(&["add", "sync", order]);
+    }
+    let sent = log(&["run", "--until-idle", "--allow-network", "127.0.0.0/8"]);
+    assert!(sent.contains("no living node sends alerts"), "{sent}");
+    let purged = log(&["dead", "purge", "--all", "--reason", "cleaning", "--here", "--yes"]);
+    assert!(purged.contains("sync        dead letter") && !purged.contains("purged a"), "{purged}");
+}
+
 macro_rules! sessions {
     ($($name:ident),* $(,)?) => {
         $(#[test]

@@ -87,6 +87,18 @@ pub async fn definition_is_counted_again_only_when_it_is_due(b: &dyn Backend) {
     assert_eq!(count().await, 1);
 }
 
+pub async fn definition_is_counted_before_it_is_due_on_demand(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    assert!(b.refresh(def_id).await);
+    b.add_to("sync").await;
+    assert!(!b.refresh(def_id).await);
+    let now = b.outbox().engine().stores().browse.refresh_counts(def_id, Duration::ZERO).await.unwrap();
+    assert_eq!((now, b.counts_of(def_id).await.taken.map(|(counts, _)| counts.live())), (true, Some(1)));
+    let fresh = b.define(NotifyDef::new("fresh")).await;
+    assert!(b.outbox().engine().stores().browse.refresh_counts(fresh, Duration::ZERO).await.unwrap());
+    assert!(b.counts_of(fresh).await.taken.is_some());
+}
+
 pub async fn of_sixteen_nodes_one_counts(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     for round in ["the first time", "the next time"] {

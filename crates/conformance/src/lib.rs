@@ -230,6 +230,7 @@ macro_rules! suite {
                 a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send,
                 retrying_what_is_no_dead_letter_answers_why_not,
                 retrying_what_waits_makes_it_due_now,
+                retrying_a_notice_on_its_last_try_gives_one_more,
                 a_waiting_notice_is_cancelled_and_an_ended_one_is_not,
                 a_claimed_notice_is_cancelled_and_its_outcome_comes_too_late,
                 a_claimed_ordered_notice_is_cancelled_only_after_its_lease,
@@ -242,6 +243,7 @@ macro_rules! suite {
             counting: the_snapshot_says_how_many_there_are_of_each_state,
                 a_definition_that_was_never_counted_says_so,
                 definition_is_counted_again_only_when_it_is_due,
+                definition_is_counted_before_it_is_due_on_demand,
                 of_sixteen_nodes_one_counts,
                 only_the_successes_of_the_last_five_minutes_are_counted,
                 a_definition_that_is_gone_is_not_in_the_snapshot;

@@ -163,6 +163,33 @@ pub async fn retrying_what_waits_makes_it_due_now(b: &dyn Backend) {
     assert_eq!(b.record(delayed).await.next_call_time, Some(b.clock().now() - SECOND), "it keeps its place");
 }
 
+pub async fn retrying_a_notice_on_its_last_try_gives_one_more(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync").max_retry_times(2).retry_interval("10s")).await;
+    let id = b.add_to("sync").await;
+    for (status, last) in [(Status::NotSent, false), (Status::Failed, true)] {
+        let claimed = b.claim_slice(def_id, status, 10).await.remove(0);
+        b.settle_one(fail(&claimed, 10 * SECOND)).await;
+        assert_eq!(b.alice().is_on_last_try(id).await.unwrap(), last);
+        if !last {
+            b.clock().advance(10 * SECOND);
+        }
+    }
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Applied);
+    let retried = b.record(id).await;
+    assert_eq!((retried.failures, retried.crashes, retried.fence), (1, 0, 2));
+    assert_eq!(retried.next_call_time, Some(b.clock().now()));
+    assert!(!b.alice().is_on_last_try(id).await.unwrap());
+    let detail = b.audit_of(id).await.remove(0).detail.unwrap();
+    assert!(detail.ends_with("tries used: 2; it was on its last try, and has one more"), "{detail}");
+    let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!((claimed.id, claimed.failures), (id, 1));
+    b.settle_one(fail(&claimed, 10 * SECOND)).await;
+    assert_eq!(b.record(id).await.status, Status::Failed);
+    // What makes it due without a try more.
+    assert_eq!(b.alice().reschedule(id, b.clock().now()).await.unwrap(), VerbResult::Applied);
+    assert_eq!(b.record(id).await.failures, 2);
+}
+
 pub async fn a_waiting_notice_is_cancelled_and_an_ended_one_is_not(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alice = b.alice();

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
+use crate::background::counts;
 use crate::handlers::batch::{Batch, BatchResult, Batching};
 use crate::handlers::erased::{AnyHandler, Closure, Typed, check_by};
 use crate::handlers::handler::{Handler, HandlerResult, Notice};
@@ -247,14 +248,18 @@ impl SweeperBuilder {
     }
 
     /// Sends what is due until nothing is due, then stops, for job platforms that start a process by the clock. It leaves
-    /// later retries for the next run.
+    /// later retries for the next run. At its end it counts the notices of all definitions, which takes at most 30 s: the next process that
+    /// counts may come much later.
     ///
     /// # Errors
     /// As [`Self::start`].
     pub async fn run_until_idle(self) -> Result<Tally, StartError> {
         let sweeper = self.start().await?;
         sweeper.idle().await;
-        Ok(sweeper.shutdown().await)
+        let worker = Arc::clone(&sweeper.worker);
+        let tally = sweeper.shutdown().await;
+        counts::count_all(&worker).await;
+        Ok(tally)
     }
 }
 

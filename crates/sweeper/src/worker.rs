@@ -62,8 +62,8 @@ impl Worker {
         let id = node_id(settings.node_name.as_deref());
         let signals = Signals::new(outbox.engine().hand_clock().cloned());
         let known = Arc::new_cyclic(|known| {
-            let log = complete_alerts(&mut registered.handlers, known, settings.base_url.as_ref());
-            KnownDefinitions::new(registered, log)
+            complete_alerts(&mut registered.handlers, known, settings.base_url.as_ref());
+            KnownDefinitions::new(registered)
         });
         Arc::new(Self {
             admission: Admission::new(outbox.clone(), settings.max_running, settings.poll_interval),

@@ -115,6 +115,9 @@ pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
     let second = builder().run_until_idle().await.unwrap();
     assert_eq!((second.succeeded, second.failed, second.dead_letters), (0, 0, 1));
     assert_eq!(record(b, bad).await.status, Status::DeadLetter);
+    let snapshot = b.outbox().operator("alice").snapshot().await.unwrap();
+    let counted = snapshot.iter().find(|row| row.definition == "bad").and_then(|row| row.taken.as_ref());
+    assert_eq!(counted.map(|(counts, _)| (counts.live(), counts.dead_letters)), Some((0, 1)), "it counts at its end");
     let third = builder().run_until_idle().await.unwrap();
     assert_eq!((third.succeeded, third.failed, third.dead_letters), (0, 0, 0));
     assert_eq!(b.outbox().operator("alice").nodes().await.unwrap(), [], "each reported its end");

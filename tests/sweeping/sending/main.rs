@@ -108,6 +108,7 @@ macro_rules! sending_suite {
             missing_keys: notice_of_an_unknown_key_waits_and_counts_nothing,
                 notice_that_no_node_can_decrypt_raises_one_alert,
                 notice_that_another_node_can_decrypt_raises_no_alert,
+                node_without_a_cipher_alerts_only_where_notices_wait,
                 node_with_the_key_sends_what_another_one_left,
                 notice_that_was_cancelled_while_it_waited_raises_no_alert;
             responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
@@ -228,6 +229,7 @@ macro_rules! sending_suite {
             alerts: a_final_failure_raises_an_alert_with_all_details,
                 every_trigger_raises_the_alerts_that_it_names,
                 suppressed_alerts_come_in_a_digest_before_the_recovery,
+                alert_that_no_node_sends_waits_until_one_does,
                 a_single_alert_is_followed_by_its_recovery,
                 an_alert_goes_to_whom_the_definition_names_when_it_is_sent,
                 no_alert_is_raised_about_an_alert,

@@ -128,6 +128,25 @@ pub async fn notice_that_another_node_can_decrypt_raises_no_alert(b: &dyn Backen
     sweeper.shutdown().await;
 }
 
+pub async fn node_without_a_cipher_alerts_only_where_notices_wait(b: &dyn Backend) {
+    b.outbox().define_if_missing(encrypting("charge")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = charging(b.outbox(), &alerts).start().await.unwrap();
+    minutes_pass(b, &sweeper, 3).await;
+    assert_eq!(alerts.count(), 0, "nothing waits");
+    b.add_new(NewNotice::new("charge", 1).unwrap().param_cipher(keys(&["a"]))).await;
+    let node = Node { param_keys: vec!["a".to_owned()], ..Node::new("with a cipher", vec!["charge".to_owned()]) };
+    for _ in 0..4 {
+        b.outbox().engine().stores().send.beat(&node).await.unwrap();
+        minutes_pass(b, &sweeper, 1).await;
+    }
+    assert_eq!(alerts.count(), 0, "another node has a cipher");
+    minutes_pass(b, &sweeper, 5).await;
+    eventually("the alert is sent", async || alerts.count() == 1).await;
+    assert!(alerts.all()[0].message.contains("this node has no cipher"), "{:?}", alerts.all());
+    sweeper.shutdown().await;
+}
+
 pub async fn node_with_the_key_sends_what_another_one_left(b: &dyn Backend) {
     let (without, alerts, waits) = without_the_key(b).await;
     let other = AnyOutbox::over(Engine::new(b.outbox().engine().stores().clone(), Some(b.clock().clone())));

@@ -1,7 +1,7 @@
-//! `msg list|show|explain|retry|cancel|ack|nack|edit|reschedule`: notices.
+//! `msg list|show|explain|retry|purge|cancel|ack|nack|edit|reschedule`: notices.
 
 use chrono::{DateTime, Utc};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use solid_notify::operate::Position;
 use solid_notify::{AckResult, NoticeRecord, Status, VerbResult};
@@ -34,10 +34,31 @@ pub(crate) enum Msg {
     Show { id: i64 },
     /// Say why a notice is not sent yet, or how it ended
     Explain { id: i64 },
-    /// Send notices again: dead letters, cancelled and waiting ones
+    /// Send notices again, by their ids (dead letters, cancelled and waiting ones) or by a selection (ended ones)
+    ///
+    /// A waiting notice on its last try gets one try more; `msg reschedule ID now` gives none.
     Retry {
-        #[arg(required = true)]
         ids: Vec<i64>,
+        /// Which notices a selection is from
+        #[arg(long, short, value_enum)]
+        status: Option<Retryable>,
+        #[command(flatten)]
+        select: Select,
+        #[command(flatten)]
+        how: HowToAct,
+    },
+    /// Delete selected notices that have ended for good
+    Purge {
+        /// Which notices
+        #[arg(long, short, value_enum)]
+        status: Purgeable,
+        /// Why, for the audit
+        #[arg(long, short)]
+        reason: String,
+        #[command(flatten)]
+        select: Select,
+        #[command(flatten)]
+        how: HowToAct,
     },
     /// Cancel notices, by their ids or by a selection of waiting ones
     Cancel {
@@ -77,6 +98,23 @@ pub(crate) enum Msg {
     },
 }
 
+/// States of notices that a bulk act sends again.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Retryable {
+    DeadLetter,
+    Cancelled,
+}
+
+/// States of notices that a bulk act deletes.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Purgeable {
+    /// All that have ended
+    Ended,
+    Succeeded,
+    DeadLetter,
+    Cancelled,
+}
+
 /// Runs a command for notices.
 pub(crate) async fn run(session: &Session, command: Msg) -> Outcome {
     let operator = &session.operator;
@@ -97,18 +135,51 @@ pub(crate) async fn run(session: &Session, command: Msg) -> Outcome {
             session.out.show(&explanation, || explanation.to_string())?;
             Ok(Exit::Done)
         }
-        Msg::Retry { ids } => {
-            session.change(&format!("retry {}", named(&ids)))?;
+        Msg::Retry { ids, status, select, how } if ids.is_empty() => {
+            let state = match status {
+                Some(Retryable::DeadLetter) => State::DeadLetter,
+                Some(Retryable::Cancelled) => State::Cancelled,
+                None => {
+                    return Err(Failure::usage(
+                        "which notices? name their ids, or a selection with --status dead-letter or cancelled",
+                    ));
+                }
+            };
+            carry_out(session, Act::Retry, &select.narrow_for_act(state.filter(), how.all)?, &how).await
+        }
+        Msg::Retry { ids, status, select, how } => {
+            no_selection(&select, how.all || status.is_some())?;
+            let mut last = Vec::new();
+            for id in &ids {
+                if operator.is_on_last_try(*id).await? {
+                    last.push(id.to_string());
+                }
+            }
+            let more = match &last[..] {
+                [] => String::new(),
+                ids => format!("; on its last try, and getting one more: {}", ids.join(" ")),
+            };
+            session.change(&format!("retry {}{more}", named(&ids)))?;
+            if !last.is_empty() && !session.out.json {
+                output::note(format!("on its last try, so it gets one more: {}", last.join(" ")));
+            }
             each(session, &ids, async |id| Ok(of_verb(id, operator.retry(id).await?))).await
         }
         Msg::Cancel { ids, reason, select, how } if ids.is_empty() => {
             let filter = select.narrow_for_act(solid_notify::Filter::waiting(), how.all)?;
             carry_out(session, Act::Cancel { reason }, &filter, &how).await
         }
+        Msg::Purge { status, reason, select, how } => {
+            let state = match status {
+                Purgeable::Ended => State::Ended,
+                Purgeable::Succeeded => State::Succeeded,
+                Purgeable::DeadLetter => State::DeadLetter,
+                Purgeable::Cancelled => State::Cancelled,
+            };
+            carry_out(session, Act::Purge { reason }, &select.narrow_for_act(state.filter(), how.all)?, &how).await
+        }
         Msg::Cancel { ids, reason, select, how } => {
-            if how.all || !select.selects_all() {
-                return Err(Failure::usage("ids and a selection exclude each other; --ids narrows a selection"));
-            }
+            no_selection(&select, how.all)?;
             session.change(&format!("cancel {}", named(&ids)))?;
             each(session, &ids, async |id| Ok(of_verb(id, operator.cancel(id, &reason).await?))).await
         }
@@ -130,6 +201,14 @@ pub(crate) async fn run(session: &Session, command: Msg) -> Outcome {
             each(session, &[id], async |id| Ok(of_verb(id, operator.reschedule(id, at).await?))).await
         }
     }
+}
+
+/// Fails if there is a selection beside ids.
+fn no_selection(select: &Select, other: bool) -> Outcome<()> {
+    if other || !select.selects_all() {
+        return Err(Failure::usage("ids and a selection exclude each other; --ids narrows a selection"));
+    }
+    Ok(())
 }
 
 fn named(ids: &[i64]) -> String {

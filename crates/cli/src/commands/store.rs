@@ -35,6 +35,9 @@ struct Health {
     not_sending: Vec<String>,
     /// Whether a node sends alerts to people.
     alerts_are_sent: bool,
+    /// Alerts that are not sent yet.
+    waiting_alerts: u64,
+    /// Alerts that are not over. A silence is not one of them.
     open_alerts: usize,
     dead_letters: u64,
 }
@@ -50,7 +53,6 @@ pub(crate) async fn health(session: &Session) -> Outcome {
     let is_alert = |state: &DefinitionState| state.row.name == ALERT_DEFINITION;
     let without_handler = names(&|state| state.in_force().enabled && !is_alert(state) && !state.is_handled_by(&nodes));
     let circuits = session.operator.circuits().await?;
-    let dead_letters = session.operator.counts(&Filter::dead_letters()).await?;
     let mut health = Health {
         healthy: false,
         store: shown(&session.chosen.url),
@@ -64,9 +66,16 @@ pub(crate) async fn health(session: &Session) -> Outcome {
             .iter()
             .flat_map(|node| node.problems.iter().map(|why| format!("{}: {why}", node.id)))
             .collect(),
-        alerts_are_sent: states.iter().any(|state| is_alert(state) && state.is_handled_by(&nodes)),
-        open_alerts: session.operator.open_alerts(1000).await?.len(),
-        dead_letters: dead_letters.iter().map(|class| class.count.count).sum(),
+        alerts_are_sent: states
+            .iter()
+            .any(|state| is_alert(state) && state.in_force().enabled && state.is_handled_by(&nodes)),
+        // The first sweeper creates the definition.
+        waiting_alerts: match states.iter().any(is_alert) {
+            true => count_of(session, &Filter::waiting().definition(ALERT_DEFINITION)).await?,
+            false => 0,
+        },
+        open_alerts: session.operator.open_alerts(1000).await?.iter().filter(|alert| alert.since.is_some()).count(),
+        dead_letters: count_of(session, &Filter::dead_letters()).await?,
         nodes,
     };
     let blocking = [
@@ -79,6 +88,10 @@ pub(crate) async fn health(session: &Session) -> Outcome {
     health.healthy = !health.nodes.is_empty() && health.paused.is_none() && blocking.into_iter().all(Vec::is_empty);
     session.out.show(&health, || text(&health))?;
     Ok(if health.healthy { Exit::Done } else { Exit::Failed })
+}
+
+async fn count_of(session: &Session, filter: &Filter) -> Outcome<u64> {
+    Ok(session.operator.counts(filter).await?.iter().map(|class| class.count.count).sum())
 }
 
 fn text(health: &Health) -> String {
@@ -109,11 +122,14 @@ fn text(health: &Health) -> String {
     );
     fields
         .add("open circuits", list(&health.open_circuits).map(|names| format!("{names}; `solid-notify circuit list`")));
-    fields.add(
-        "alerts",
-        (!health.alerts_are_sent && !health.nodes.is_empty())
-            .then_some("no node sends them to people: `serve` does with [alerts]"),
-    );
+    let unsent = (!health.alerts_are_sent && !health.nodes.is_empty()).then(|| {
+        let waiting = match health.waiting_alerts {
+            0 => String::new(),
+            count => format!("; {count} wait"),
+        };
+        format!("no node sends them to people: `serve` does with [alerts]{waiting}")
+    });
+    fields.add("alerts", unsent);
     fields.add("open alerts", health.open_alerts).add("dead letters", health.dead_letters);
     fields.text()
 }

@@ -16,6 +16,7 @@ use self::screen::{Party, step};
 use self::shop::{End, Shop};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::line;
+use crate::signals::asked_to_stop;
 
 /// What most orders are of.
 const ITEMS: [&str; 6] = ["7 wheels", "a lamp", "12 screws", "a saddle", "a bell", "2 brakes"];
@@ -23,7 +24,11 @@ const ITEMS: [&str; 6] = ["7 wheels", "a lamp", "12 screws", "a saddle", "a bell
 /// Tells the story.
 pub(crate) async fn run() -> Outcome {
     let folder = tempfile::tempdir().map_err(|error| Failure::cannot("make a folder", error))?;
-    let told = tell(folder.path()).await;
+    // Its processes end and its folder is removed however it ends.
+    let told = tokio::select! {
+        told = tell(folder.path()) => told,
+        () = asked_to_stop() => return Err(Failure::new(Exit::Failed, "interrupted: the demo has ended, and its folder is removed")),
+    };
     if told.is_err()
         && let Ok(log) = std::fs::read_to_string(folder.path().join(processes::LOG))
     {

@@ -27,6 +27,9 @@ mod schedule_tests;
 mod set_column;
 mod spelled;
 mod target;
+mod ticks;
+#[cfg(test)]
+mod ticks_tests;
 #[cfg(feature = "toml")]
 mod to_toml;
 mod version;

@@ -1,5 +1,5 @@
 //! [`Schedule`]: the column `schedule`, a cron expression with its time zone. Decides which of its ticks produce notices, and
-//! when to check again. Pure: the caller passes the time.
+//! when to check again. Pure: the caller passes the time. `ticks.rs` finds the ticks.
 //!
 //! [`crate::store::SendStore::tick`] ensures that only one of many nodes produces them.
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use croner::parser::{CronParser, Seconds, Year};
-use croner::{Cron, CronPattern, YEAR_LOWER_LIMIT, YEAR_UPPER_LIMIT};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
 
+use super::ticks::Ticks;
 use crate::notice::{millis_from_time, time_from_millis};
 
 /// A tick that is found later than this counts as missed.
@@ -20,9 +20,7 @@ pub const MISSED_AFTER: Duration = Duration::from_secs(60);
 pub const TICKS_AT_ONCE: usize = 500;
 /// A stored last tick further ahead of the store's clock than this, with another tick in between, was stored by a wrong clock.
 const AHEAD: Duration = Duration::from_secs(3600);
-/// How many years a search for a tick covers. The rarest day, 29 February on a given weekday, is at most 40 years away.
-const SEARCHED_YEARS: i32 = 41;
-/// A timetable must tick within [`SEARCHED_YEARS`] of this second, 1 January 2026 in UTC.
+/// A timetable must tick within 41 years of this second, 1 January 2026 in UTC.
 const FIRST_SEARCHED: i64 = 1_767_225_600;
 
 const EXPECTED: &str = "six cron fields (second minute hour day month weekday) and optionally a time zone after them, such as \
@@ -30,9 +28,10 @@ const EXPECTED: &str = "six cron fields (second minute hour day month weekday) a
 
 /// A timetable: its ticks are whole seconds of a time zone.
 ///
-/// Where clocks are set, the rule is that of [croner](https://docs.rs/croner). A time that is given by numbers alone ticks once
-/// on such a day: in a skipped hour with the first second after it, in a repeated hour the first time. One with `*` or a step
-/// in its second, minute or hour does not tick in a skipped hour, and ticks both times in a repeated one.
+/// Where clocks are set, the rule depends on the second, minute and hour. If they are numbers, lists and ranges, each time ticks once,
+/// at the first second at which the clock shows it or a later one: in a skipped hour with the first second after it, in a repeated hour
+/// the first time. If one of them has `*` or a step, each second ticks at which the clock shows a matching time: none in a skipped
+/// hour, and both in a repeated one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,8 +44,7 @@ const EXPECTED: &str = "six cron fields (second minute hour day month weekday) a
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    cron: Cron,
-    zone: TimeZone,
+    ticks: Ticks,
 }
 
 /// What to do with ticks that are found more than [`MISSED_AFTER`] late: the column `schedule_missed`.
@@ -110,34 +108,20 @@ impl Step {
 impl Schedule {
     /// Returns the first tick after `time`, or `None` if there is none within 41 years.
     pub fn next_after(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let from = self.second_of(millis_from_time(time))?;
-        let year = i32::from(from.year());
-        let next = self.within(year, year + SEARCHED_YEARS)?.find_next_occurrence(&from, false).ok()?;
-        (next > from).then(|| time_from_millis(next.timestamp().as_millisecond()))
+        let next = self.ticks.after(second_of(millis_from_time(time))?)?;
+        Some(time_from_millis(next.as_millisecond()))
     }
 
     /// Returns the last tick before `time`, or `None` if there is none within 41 years.
     pub fn last_before(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let from = self.second_of(millis_from_time(time) - 1)?;
-        let year = i32::from(from.year());
-        let last = self.within(year - SEARCHED_YEARS, year)?.find_previous_occurrence(&from, true).ok()?;
-        (last <= from).then(|| time_from_millis(last.timestamp().as_millisecond()))
-    }
-
-    /// Returns the same pattern for these years only. croner steps over other years as a whole, so a search that finds nothing
-    /// ends soon. `None` if croner supports none of them.
-    fn within(&self, first: i32, last: i32) -> Option<Cron> {
-        let mut cron = self.cron.clone();
-        cron.pattern.years = CronPattern::new("").years;
-        let years = format!("{}-{}", first.max(YEAR_LOWER_LIMIT), last.min(YEAR_UPPER_LIMIT));
-        cron.pattern.years.parse(&years).ok()?;
-        Some(cron)
+        let last = self.ticks.at_or_before(second_of(millis_from_time(time) - 1)?)?;
+        Some(time_from_millis(last.as_millisecond()))
     }
 
     /// Returns the parameter of a tick's notice, as JSON: the tick's time in the timetable's zone.
     pub fn param(&self, tick: DateTime<Utc>) -> String {
         let time = Timestamp::from_millisecond(millis_from_time(tick)).unwrap_or_default();
-        let offset = self.zone.to_offset(time);
+        let offset = self.ticks.zone().to_offset(time);
         format!(r#"{{"tick":"{}"}}"#, time.display_with_offset(offset))
     }
 
@@ -166,10 +150,11 @@ impl Schedule {
         }
         Step::Produce { last: upto, ticks }
     }
+}
 
-    fn second_of(&self, millis: i64) -> Option<Zoned> {
-        Some(Timestamp::from_second(millis.div_euclid(1000)).ok()?.to_zoned(self.zone.clone()))
-    }
+/// Returns the second that contains this millisecond.
+fn second_of(millis: i64) -> Option<Timestamp> {
+    Timestamp::from_second(millis.div_euclid(1000)).ok()
 }
 
 impl FromStr for Schedule {
@@ -193,8 +178,9 @@ impl FromStr for Schedule {
             return Err(format!("{EXPECTED}; `{field}` has an empty list element"));
         }
         let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed).build();
+        let named = !cron.iter().take(3).any(|field| field.contains(['*', '/']));
         let cron = parser.parse(&cron.join(" ")).map_err(|error| format!("{EXPECTED}; {error}"))?;
-        let schedule = Self { cron, zone: zone_of(zone)? };
+        let schedule = Self { ticks: Ticks::new(cron.pattern, named, zone_of(zone)?) };
         if schedule.next_after(time_from_millis(FIRST_SEARCHED * 1000)).is_none() {
             return Err(
                 "a timetable that ticks some day; there is no such day of that month, or clocks always skip that time"

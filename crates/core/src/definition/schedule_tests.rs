@@ -102,6 +102,47 @@ fn a_repeated_hour_ticks_once_for_a_time_and_twice_for_an_interval() {
 }
 
 #[test]
+fn lists_and_ranges_tick_once_for_each_time_where_clocks_are_set() {
+    for (text, after, expected) in [
+        // Twice a day; the skipped 02:30 and 02:00 tick at 03:00.
+        ("0 30 2,14 * * * Europe/Berlin", "2026-03-28T22:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-29T12:30:00Z"]),
+        ("0 0,30 2 * * * Europe/Berlin", "2026-03-28T22:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]),
+        ("0 30 2-3 * * * Europe/Berlin", "2026-03-28T22:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]),
+        ("0 30 2,14 * * * Europe/Berlin", "2026-10-24T22:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-25T13:30:00Z"]),
+        ("0 0,30 2 * * * Europe/Berlin", "2026-10-25T00:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-26T01:00:00Z"]),
+        ("0 30 2-3 * * * Europe/Berlin", "2026-10-24T22:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z"]),
+        // `*` and a step follow elapsed time, also beside numbers.
+        ("0 30 2-14/12 * * * Europe/Berlin", "2026-03-28T22:00:00Z", ["2026-03-29T12:30:00Z", "2026-03-30T00:30:00Z"]),
+        ("0 30 * * * * Europe/Berlin", "2026-10-25T00:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]),
+        // On Saturday 28 March 2026 the clocks of Nuuk skip from 23:00 to Sunday. The day is that of the skipped time.
+        ("0 30 23 * * sat America/Nuuk", "2026-03-28T12:00:00Z", ["2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z"]),
+        ("0 30 23 28 3 * America/Nuuk", "2026-03-28T12:00:00Z", ["2026-03-29T01:00:00Z", "2027-03-29T00:30:00Z"]),
+        ("0 30 23 * * * America/Nuuk", "2026-03-28T12:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
+        // Clocks of Lord Howe are set by half an hour: 02:00 to 02:30 on 4 October, back on 5 April 2026.
+        (
+            "0 0,15 2 * * * Australia/Lord_Howe",
+            "2026-10-03T12:00:00Z",
+            ["2026-10-03T15:30:00Z", "2026-10-04T15:00:00Z"],
+        ),
+        ("0 45 1 * * * Australia/Lord_Howe", "2026-04-04T12:00:00Z", ["2026-04-04T14:45:00Z", "2026-04-05T15:15:00Z"]),
+        // Samoa had no 30 December 2011.
+        ("0 0 12 30 12 * Pacific/Apia", "2011-12-01T00:00:00Z", ["2011-12-30T10:00:00Z", "2012-12-29T22:00:00Z"]),
+    ] {
+        assert_eq!(ticks(text, after, 2), expected, "{text} after {after}");
+    }
+}
+
+#[test]
+fn tick_of_a_skipped_time_can_be_missed_like_any_other() {
+    let text = "0 30 2,14 * * * Europe/Berlin";
+    let late = |rule| produced(step(text, rule, "2026-03-28T13:30:00Z", "2026-03-29T06:00:00Z")).1;
+    for rule in [MissedTicks::Once, MissedTicks::All] {
+        assert_eq!(late(rule), ["2026-03-29T01:00:00Z"]);
+    }
+    assert_eq!(late(MissedTicks::None), [""; 0]);
+}
+
+#[test]
 fn the_last_tick_before_a_time_is_found_where_clocks_are_set() {
     let last = |text: &str, before| {
         humantime::format_rfc3339_seconds((schedule(text).last_before(at(before)).unwrap()).into()).to_string()
@@ -111,6 +152,8 @@ fn the_last_tick_before_a_time_is_found_where_clocks_are_set() {
     assert_eq!(last("0 30 2 * * * Europe/Berlin", "2026-03-29T12:00:00Z"), "2026-03-29T01:00:00Z");
     assert_eq!(last("0 30 2 * * * Europe/Berlin", "2026-10-25T12:00:00Z"), "2026-10-25T00:30:00Z");
     assert_eq!(last("0 */30 * * * * Europe/Berlin", "2026-10-25T01:10:00Z"), "2026-10-25T01:00:00Z");
+    assert_eq!(last("0 0,30 2 * * * Europe/Berlin", "2026-10-25T01:40:00Z"), "2026-10-25T00:30:00Z");
+    assert_eq!(last("0 30 23 * * sat America/Nuuk", "2026-03-29T12:00:00Z"), "2026-03-29T01:00:00Z");
 }
 
 #[test]

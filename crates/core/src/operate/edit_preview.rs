@@ -177,7 +177,7 @@ impl EditPreview {
 }
 
 /// Returns how many more attempts there are if each fails as the last one did; `None`: no limit.
-fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
+pub(super) fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
     let (class, tries) = (group.error_class(), group.tries());
     if group.expires_first() || policy.is_exhausted_in_all(tries) {
         return Some(0);

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::notice::rfc3339;
 use crate::outbox::DefinitionState;
+use crate::store::SeenNode;
 
 /// Clocks may differ by this much before a person must know. Sweepers raise an alert at 30 s.
 const CLOCK: TimeDelta = TimeDelta::seconds(2);
@@ -99,8 +100,8 @@ impl Operator {
             return Ok(vec![Finding::problem("nodes", "no sweeper runs", "nothing is sent", remedy)]);
         }
         let without = states.iter().filter(|state| state.in_force().enabled && !state.is_handled_by(&nodes));
-        let (alerts, others): (Vec<&str>, Vec<&str>) =
-            without.map(|state| state.row.name.as_str()).partition(|name| *name == ALERT_DEFINITION);
+        let others: Vec<&str> =
+            without.map(|state| state.row.name.as_str()).filter(|name| *name != ALERT_DEFINITION).collect();
         let mut findings = vec![Finding::fine("nodes", format!("{} sweepers were seen lately", nodes.len()))];
         if !others.is_empty() {
             let found = format!("no living node has the handlers of {}", others.join(", "));
@@ -108,16 +109,25 @@ impl Operator {
                 "register the handler in a sweeper, or name a channel: solid-notify def edit NAME handler=webhook";
             findings.push(Finding::problem("handlers", found, "their notices wait, and count no try", remedy));
         }
-        if !alerts.is_empty() {
-            let remedy = "the table [alerts] of `solid-notify serve`, or AlertChannels in the application";
-            findings.push(Finding::warning(
-                "alerts",
-                "no living node sends them",
-                "alerts wait, and reach no person",
-                remedy,
-            ));
+        if let Some(alerts) = states.iter().find(|state| state.row.name == ALERT_DEFINITION) {
+            findings.extend(self.alerts(alerts, &nodes).await?);
         }
         Ok(findings)
+    }
+
+    /// Returns the finding where no node sends alerts.
+    async fn alerts(&self, alerts: &DefinitionState, nodes: &[SeenNode]) -> Result<Option<Finding>> {
+        let (why, remedy) = match alerts.in_force().enabled {
+            true if alerts.is_handled_by(nodes) => return Ok(None),
+            true => (
+                "no living node sends them",
+                "the table [alerts] of `solid-notify serve`, or AlertChannels in the application",
+            ),
+            false => ("notify.alert is not enabled", "solid-notify def resume notify.alert"),
+        };
+        let waiting = self.preview(&Filter::waiting().definition(ALERT_DEFINITION)).await?.total;
+        let found = if waiting.count == 0 { why.to_owned() } else { format!("{why}, and {waiting} wait") };
+        Ok(Some(Finding::warning("alerts", found, "alerts wait, and reach no person", remedy)))
     }
 
     async fn notices(&self) -> Result<Vec<Finding>> {
@@ -133,23 +143,43 @@ impl Operator {
             ),
             _ => Finding::fine("dead_letters", dead.total.to_string()),
         });
-        let late: Vec<String> = (self.snapshot().await?.into_iter())
-            .filter(|row| {
-                row.taken.as_ref().and_then(|(counts, _)| counts.oldest_due).is_some_and(|due| now - due > LATE)
-            })
-            .map(|row| row.definition)
-            .collect();
-        findings.push(match late.is_empty() {
-            true => Finding::fine("backlog", "nothing has been due for long"),
-            false => Finding::warning(
-                "backlog",
-                format!("due for more than {} min: {}", LATE.num_minutes(), late.join(", ")),
-                "a limit, a closed window, an open circuit or too few sweepers hold notices up",
-                "solid-notify msg list --def NAME; solid-notify msg explain ID",
-            ),
+        let late = self.snapshot().await?.into_iter().filter(|row| {
+            row.taken.as_ref().and_then(|(counts, _)| counts.oldest_due).is_some_and(|due| now - due > LATE)
         });
+        let states = self.outbox.definitions().await?;
+        let is_disabled = |name: &String| {
+            states.iter().any(|state| state.row.name == *name && state.deleted().is_none() && !state.in_force().enabled)
+        };
+        let (disabled, late): (Vec<String>, Vec<String>) = late.map(|row| row.definition).partition(is_disabled);
+        findings.extend(backlog(&late, &disabled));
         Ok(findings)
     }
+}
+
+/// Judges the definitions whose notices are late, and those of them that are disabled.
+fn backlog(late: &[String], disabled: &[String]) -> Vec<Finding> {
+    let found = |names: &[String]| format!("due for more than {} min: {}", LATE.num_minutes(), names.join(", "));
+    let mut findings = Vec::new();
+    if !disabled.is_empty() {
+        findings.push(Finding::warning(
+            "backlog",
+            format!("{}, not enabled", found(disabled)),
+            "a person or a receiver paused these definitions, so their notices wait",
+            "solid-notify audit --def NAME shows who did; solid-notify def resume NAME",
+        ));
+    }
+    if !late.is_empty() {
+        findings.push(Finding::warning(
+            "backlog",
+            found(late),
+            "a limit, a closed window, an open circuit or too few sweepers hold notices up",
+            "solid-notify msg list --def NAME; solid-notify msg explain ID",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine("backlog", "nothing has been due for long"));
+    }
+    findings
 }
 
 /// Judges the difference of the clocks, which is known to within `doubt`: half of the time that the store took to answer.
@@ -174,6 +204,19 @@ fn half(took: Duration) -> TimeDelta {
 mod tests {
     use super::*;
     use crate::finding::Severity;
+
+    #[test]
+    fn backlog_of_a_disabled_definition_names_that_cause() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let found = |late, disabled| -> Vec<(Severity, String)> {
+            let findings = backlog(&names(late), &names(disabled));
+            findings.into_iter().map(|finding| (finding.severity, finding.found)).collect()
+        };
+        assert_eq!(found(&[], &[]), [(Severity::Fine, "nothing has been due for long".to_owned())]);
+        let (a, b) = ("due for more than 5 min: a".to_owned(), "due for more than 5 min: b, c, not enabled".to_owned());
+        assert_eq!(found(&["a"], &[]), [(Severity::Warning, a.clone())]);
+        assert_eq!(found(&["a"], &["b", "c"]), [(Severity::Warning, b), (Severity::Warning, a)]);
+    }
 
     #[test]
     fn a_clock_is_judged_in_both_directions() {

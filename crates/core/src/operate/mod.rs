@@ -25,6 +25,7 @@ mod operator;
 mod part;
 mod plan;
 mod retime;
+mod retry;
 mod series;
 mod test_send;
 

@@ -69,20 +69,6 @@ impl Operator {
         self.outbox.engine().stores()
     }
 
-    /// Sends a notice again. A dead letter or a cancelled notice becomes live with the same id and errors and all its tries,
-    /// and is due now. Its fence continues, so that a late outcome of an old attempt cannot change it. A waiting
-    /// notice becomes due now.
-    ///
-    /// A notice with an ordering key takes the place of its id again: before all that wait behind it, even if later ones were
-    /// sent meanwhile. A notice with a dedupe key is not changed while a live notice has the key. The call waits while another
-    /// transaction that inserted the key is uncommitted.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn retry(&self, id: i64) -> Result<VerbResult> {
-        self.change(id, &Verb::Retry).await
-    }
-
     /// Ends a live notice as cancelled. If it is being sent, its attempt goes on and may still deliver it; the outcome is not
     /// stored. If it is being sent and has an ordering key, it is not cancelled before its lease ends, because the next notice
     /// of the key would be sent at the same time.
@@ -101,11 +87,15 @@ impl Operator {
     /// [`crate::Error::InvalidNotice`] for a parameter that could not be added; [`crate::Error::Encryption`] without a cipher; those of the
     /// store.
     pub async fn edit(&self, id: i64, param: impl Serialize) -> Result<VerbResult> {
-        let notice = NewNotice::new(format!("number {id}"), param)?.param_limit(usize::MAX);
+        let mut notice = NewNotice::new(id.to_string(), param)?.param_limit(usize::MAX);
         notice.check()?;
         let Some(stored) = self.stores().browse.find(id).await? else { return Ok(VerbResult::NotFound) };
         let definitions = self.stores().definitions.definitions().await?;
-        let encrypts = definitions.iter().any(|def| def.id == stored.def_id && def.encrypt_param);
+        let definition = definitions.iter().find(|def| def.id == stored.def_id);
+        if let Some(definition) = definition {
+            notice.name.clone_from(&definition.name);
+        }
+        let encrypts = definition.is_some_and(|definition| definition.encrypt_param);
         let param = if encrypts || is_encrypted(&stored.param) {
             notice.encrypted(stored.def_id, self.outbox.engine().param_cipher())?.param
         } else {
@@ -144,7 +134,7 @@ impl Operator {
         self.outbox.apply_ack(&reply).await
     }
 
-    async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
+    pub(super) async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
         let result = self.stores().operate.change(id, verb, &self.who).await?;
         if result.is_applied() {
             self.outbox.wake();

@@ -49,7 +49,8 @@ pub trait BrowseStore: Send + Sync + 'static {
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError>;
 
     /// Counts the notices of a definition if that is due and no other node is counting; returns true if it did. The next count
-    /// is due after `every`, or later if this one took long ([`super::next_count`]).
+    /// is due after `every`, or later if this one took long ([`super::next_count`]). An `every` of zero counts also where none is due, for a
+    /// process that ends.
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError>;
 
     /// Returns the failed notices of a definition that wait for their retry, grouped by what decides about them. Reads at most

@@ -18,6 +18,9 @@ use crate::notice::{AttemptRecord, ClaimedNotice, Status};
 /// read alone, before its attempt.
 pub const LARGE_PARAM: usize = 256 * 1024;
 
+/// The target of the log's lines about purged notices that were not delivered: one for each.
+pub const PURGED: &str = "solid_notify::purged";
+
 /// The send path: due times, claims, settles, leases, purges, heartbeats.
 ///
 /// See [`super`] for the contract of all methods.
@@ -302,7 +305,7 @@ impl Purged {
     pub fn log(&self, definition: &str, what: &str) {
         let Self { id, tries, class, error, reason } = self;
         let [class, error, reason] = [class, error, reason].map(Option::as_deref);
-        tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
+        tracing::warn!(target: PURGED, definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | | not sent, failed | being sent | awaiting | dead letter, cancelled | succeeded |
 //! |---|---|---|---|---|---|
-//! | retry | due now | no | no | live again, due now | no |
+//! | retry | due now; one more try for a failed one on its last | no | no | live again, due now | no |
 //! | edit | new parameter | no | no | live again with it, due now | no |
 //! | reschedule | due then | no | no | no | no |
 //! | cancel | ends | ends, unless ordered and its lease holds | ends | no | no |
@@ -18,6 +18,11 @@ use crate::notice::{LATEST_TIME, NoticeRecord, Status, rfc3339, time_from_millis
 pub enum Verb {
     /// Sends it (again) now.
     Retry,
+    /// As `Retry`. So many tries of a failed one no longer count, because it was on its last try.
+    RetryBeyondLast {
+        /// How many.
+        tries: i64,
+    },
     /// Ends it as cancelled, for this reason.
     Cancel {
         /// Why, for people.
@@ -39,7 +44,7 @@ impl Verb {
     /// Returns its name in the audit.
     pub fn act(&self) -> &'static str {
         match self {
-            Self::Retry => "retry",
+            Self::Retry | Self::RetryBeyondLast { .. } => "retry",
             Self::Cancel { .. } => "cancel",
             Self::Edit { .. } => "edit",
             Self::Reschedule { .. } => "reschedule",
@@ -116,6 +121,13 @@ pub enum Change {
         /// When.
         at: DateTime<Utc>,
     },
+    /// Makes it due now, with these counts.
+    Recount {
+        /// Its failures.
+        failures: i64,
+        /// Its crashes.
+        crashes: i64,
+    },
     /// Replaces its parameter.
     Rewrite {
         /// The parameter.
@@ -151,6 +163,12 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: DateTime<Utc>) -> Result<
     use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Sending, Succeeded};
     match (notice.status, verb) {
         (Succeeded, _) => Err(VerbResult::AlreadySucceeded),
+        (Failed, Verb::RetryBeyondLast { tries }) => {
+            let failures = notice.failures.saturating_sub(*tries).max(0);
+            let crashes = notice.crashes.saturating_sub(*tries - (notice.failures - failures)).max(0);
+            Ok(Change::Recount { failures, crashes })
+        }
+        (_, Verb::RetryBeyondLast { .. }) => decide(notice, &Verb::Retry, now),
         (DeadLetter | Cancelled, Verb::Retry) => Ok(Change::Revive { param: None }),
         (DeadLetter | Cancelled, Verb::Edit { param }) => Ok(Change::Revive { param: Some(param.clone()) }),
         (ended @ (DeadLetter | Cancelled), _) => Err(VerbResult::AlreadyEnded(ended)),
@@ -183,6 +201,7 @@ pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
     let class = notice.last_class.as_deref().map(|class| format!(" of class {class}")).unwrap_or_default();
     let asked = match verb {
         Verb::Retry => String::new(),
+        Verb::RetryBeyondLast { .. } => "; it was on its last try, and has one more".to_owned(),
         Verb::Cancel { reason } => format!("; reason: {reason}"),
         Verb::Edit { param } => format!("; parameter of {} replaced by {}", digest(&notice.param), digest(param)),
         Verb::Reschedule { at } => format!("; due at {}", rfc3339(*at)),
@@ -235,6 +254,23 @@ mod tests {
         assert_eq!(decide(&sending, &cancel, NOW).err(), Some(VerbResult::BeingSent));
         let expired = decide(&sending, &cancel, NOW + Duration::from_secs(1)).ok().map(|change| change.result());
         assert_eq!(expired, Some(VerbResult::Applied));
+    }
+
+    #[test]
+    fn retry_beyond_the_last_try_takes_failures_back_before_crashes() {
+        let mut failed = notice(Status::Failed);
+        for (failures, crashes, tries, left) in
+            [(4, 0, 1, (3, 0)), (1, 3, 1, (0, 3)), (1, 3, 2, (0, 2)), (0, 2, 9, (0, 0))]
+        {
+            (failed.failures, failed.crashes) = (failures, crashes);
+            let change = decide(&failed, &Verb::RetryBeyondLast { tries }, NOW);
+            assert!(
+                change == Ok(Change::Recount { failures: left.0, crashes: left.1 }),
+                "{failures} {crashes} {tries}"
+            );
+        }
+        let dead = notice(Status::DeadLetter);
+        assert!(decide(&dead, &Verb::RetryBeyondLast { tries: 1 }, NOW) == Ok(Change::Revive { param: None }));
     }
 
     #[test]

@@ -132,8 +132,9 @@ pub(crate) async fn refresh_counts<DB: Dialect>(
     let statements = CountStatements::of(DB::KIND);
     let mut conn = on.get().await?;
     let claim = [now, def_id.into(), duration_millis(COUNT_HOLD).into()];
-    let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
+    let due = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
         || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
+    let mine = due || every.is_zero();
     if mine {
         let began = Instant::now();
         let take = [now, def_id.into(), duration_millis(RECENT).into()];

@@ -39,6 +39,7 @@ statements! {
     cancel,
     retime,
     retime_step,
+    recount,
     rewrite,
 }
 
@@ -96,6 +97,9 @@ impl VerbStatements {
                 "notify_msg",
                 &format!("next_call_time = {}, blocked_since = NULL", due("b.due")),
                 "",
+            )),
+            recount: statement(format!(
+                "UPDATE notify_msg SET failures = $3, crashes = $4, next_call_time = {now}, blocked_since = NULL WHERE id = $2"
             )),
             rewrite: statement(format!("UPDATE notify_msg SET param = {} WHERE id = $2", kind.to_json("$3"))),
         }
@@ -178,6 +182,9 @@ async fn carry_out<DB: Dialect>(
         }
         Change::Retime { at } => {
             update::<DB>(tx, now, &statements.retime, id, Arg::from(millis_from_time(*at))).await?;
+        }
+        Change::Recount { failures, crashes } => {
+            DB::execute(tx, &statements.recount, &[now, id.into(), (*failures).into(), (*crashes).into()]).await?;
         }
         Change::Rewrite { param } => update::<DB>(tx, now, &statements.rewrite, id, param.as_str().into()).await?,
         Change::End { reason, .. } => cancel::<DB>(tx, now, &[id], reason).await?,

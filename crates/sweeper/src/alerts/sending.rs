@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use metrics::Counter;
 use solid_notify_core::definition::SecretRef;
 use solid_notify_core::metrics::ALERTS_SENT;
-use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind};
+use solid_notify_core::{ALERT_DEFINITION, Alert};
 
 use super::recipients::Recipients;
 use crate::definitions::KnownDefinitions;
-use crate::handlers::erased::{AnyHandler, Closure, Typed};
-use crate::handlers::handler::{Facts, Failure, HandlerResult, Notice};
+use crate::handlers::erased::AnyHandler;
+use crate::handlers::handler::{Facts, HandlerResult};
 use crate::handlers::under_way::Call;
 
 /// The handler of alerts around the one of the application.
@@ -84,28 +84,13 @@ impl AnyHandler for AlertHandler {
     }
 }
 
-/// Wraps the handler of alerts that the application has registered, if there is one. Returns the handler to use if no node has one:
-/// it logs alerts.
+/// Wraps the handler of alerts that the application has registered, if there is one.
 pub(crate) fn complete_alerts(
     handlers: &mut HashMap<String, Arc<dyn AnyHandler>>,
     known: &Weak<KnownDefinitions>,
     base_url: Option<&Arc<str>>,
-) -> Arc<dyn AnyHandler> {
+) {
     if let Some(handler) = handlers.get_mut(ALERT_DEFINITION) {
         *handler = Arc::new(AlertHandler::new(Arc::clone(handler), known, base_url));
     }
-    Arc::new(AlertHandler::new(log_alerts(), known, base_url))
-}
-
-fn log_alerts() -> Arc<dyn AnyHandler> {
-    let log = |notice: Notice<Alert>| async move {
-        let alert = notice.param();
-        let (definition, reason, text) = (&alert.definition, alert.reason.as_str(), alert.text());
-        match alert.kind {
-            AlertKind::Recovered => tracing::info!(%definition, reason, "{text}"),
-            _ => tracing::error!(%definition, reason, "{text}"),
-        }
-        Ok::<_, Failure>(())
-    };
-    Arc::new(Typed(Closure::new(log)))
 }

@@ -78,6 +78,8 @@ pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> 
     if let Some(alerts) = definitions.alerts().and_then(|id| definitions.get(id)).filter(|_| !definitions.is_paused()) {
         mention_waiting_alerts(alerts, handlers, late(alerts.row.id));
     }
+    let lacks_cipher = definitions.all().any(|definition| definition.lacks_cipher());
+    let nodes = if lacks_cipher { worker.stores().browse.nodes(NODE_LIVES).await? } else { Vec::new() };
     for definition in definitions.all().filter(is_reported) {
         let def_id = definition.row.id;
         let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
@@ -86,6 +88,9 @@ pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> 
         };
         match &definition.readiness {
             Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
+            // A node without a cipher leaves encrypted notices to those that have one.
+            Readiness::Refused(..)
+                if definition.lacks_cipher() && (late(def_id) < HANDLER_GRACE || decrypts(&nodes, definition)) => {}
             Readiness::Refused(_, problem) => {
                 alarm(AlertReason::InvalidDefinition, refusal(problem));
             }
@@ -168,6 +173,14 @@ async fn waiting(worker: &Worker) -> Result<Vec<(i64, AlertReason, String)>, Sto
     Ok(found.into_iter().map(alarm).collect())
 }
 
+/// Returns true if one of these nodes has keys, and sends notices of this definition.
+fn decrypts(nodes: &[SeenNode], definition: &Definition) -> bool {
+    nodes.iter().any(|node| {
+        let sends = definition.has_targets || node.handlers.iter().any(|name| name == definition.row.handler_name());
+        sends && !node.param_keys.is_empty()
+    })
+}
+
 /// Returns the alert about the clock of this node, if it is far off.
 fn clock_alarm(worker: &Worker, clock_offset_ms: i64) -> Option<Alarm> {
     let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
@@ -194,10 +207,21 @@ fn mention_waiting_alerts(alerts: &Definition, handlers: &BTreeSet<String>, late
     tracing::error!(definition = ALERT_DEFINITION, waits, "alerts are not sent");
 }
 
-/// Records which handlers the living nodes have. If another node handles alerts, this node leaves them to it.
-pub(crate) fn learn_handlers(worker: &Worker, handlers: &BTreeSet<String>) {
-    if worker.known.set_alerts_elsewhere(handlers.contains(ALERT_DEFINITION)) {
-        worker.outbox.wake();
+/// Returns whether one of these handlers, which the living nodes have, sends alerts.
+pub(crate) fn sends_alerts(worker: &Worker, handlers: &BTreeSet<String>) -> bool {
+    let alerts =
+        worker.definitions().named(ALERT_DEFINITION).map(|alerts| handlers.contains(alerts.row.handler_name()));
+    alerts.unwrap_or_else(|| handlers.contains(ALERT_DEFINITION))
+}
+
+/// Records whether a living node sends alerts. That none does is logged, at the start and whenever it begins.
+pub(crate) fn learn_senders_of_alerts(worker: &Worker, sent: bool) {
+    if worker.known.set_alerts_sent(sent) && !sent {
+        tracing::warn!(
+            definition = ALERT_DEFINITION,
+            "no living node sends alerts: they are stored, and wait until one does. `AlertChannels`, a handler of this definition, or \
+             the table [alerts] of `solid-notify serve` sends them"
+        );
     }
 }
 

@@ -27,6 +27,8 @@ const BUSY_AT_ONCE: usize = 100;
 const IDLE_AT_ONCE: usize = 50;
 const IDLE_PAUSE: Duration = Duration::from_secs(5);
 const IDLE_ROUND: usize = 20;
+/// How long a process that ends may count.
+const LAST_COUNT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn counts_loop(worker: Arc<Worker>) {
     let mut gauges = Gauges::default();
@@ -95,6 +97,31 @@ async fn snapshot(worker: &Worker, with_idle: bool) -> Result<(Vec<DefinitionCou
         snapshot = store.counts().await?;
     }
     Ok((snapshot, reading))
+}
+
+/// Counts the notices of all definitions, busy ones first, because this process ends and others may not count for long.
+pub(crate) async fn count_all(worker: &Worker) {
+    let counting = async {
+        let store = &worker.stores().browse;
+        let mut snapshot = store.counts().await?;
+        snapshot.sort_by_key(is_idle);
+        for row in snapshot {
+            match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, Duration::ZERO)).await {
+                Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
+                Ok(Err(error)) => worker.health.mention(&error),
+                Ok(Ok(_)) | Err(_) => {}
+            }
+        }
+        Ok(())
+    };
+    match timeout(LAST_COUNT, counting).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => worker.health.mention(&error),
+        Err(_) => tracing::warn!(
+            "not all notices could be counted within {}, so counts of some definitions are older",
+            humantime::format_duration(LAST_COUNT)
+        ),
+    }
 }
 
 /// Returns the definitions to count now, of each kind the longest waiting first.

@@ -8,14 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use chrono::Utc;
+use solid_notify_core::StoreError;
 use solid_notify_core::cipher::ParamCipher;
 use solid_notify_core::metrics::{DATABASE_UP, SENDING};
 use solid_notify_core::store::{Alarm, BEAT, Node};
-use solid_notify_core::{ALERT_DEFINITION, StoreError};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::conditions::{Problems, conditions, learn_handlers};
+use super::conditions::{Problems, conditions, learn_senders_of_alerts, sends_alerts};
 use super::series::{LAST_WRITE, offset_between};
 use crate::refusals::Part;
 use crate::supervise::report;
@@ -116,7 +116,7 @@ impl Beats {
         // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
         // may live too.
         let may_miss_nodes =
-            worker.known.alerts_elsewhere().is_some() && worker.health.grace_left(worker.moment()).is_some();
+            worker.known.alerts_sent().is_some() && worker.health.grace_left(worker.moment()).is_some();
         self.handlers = None;
         match write(worker, &node).await {
             Ok(handlers) => {
@@ -127,8 +127,9 @@ impl Beats {
                 if !node.alarms.is_empty() {
                     worker.signals.sweep_soon();
                 }
-                if !may_miss_nodes || handlers.contains(ALERT_DEFINITION) {
-                    learn_handlers(worker, &handlers);
+                let sent = sends_alerts(worker, &handlers);
+                if !may_miss_nodes || sent {
+                    learn_senders_of_alerts(worker, sent);
                 }
                 self.handlers = Some(handlers).filter(|_| !may_miss_nodes);
             }

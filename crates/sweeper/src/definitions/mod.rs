@@ -28,16 +28,14 @@ pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 /// What this node knows of the definitions.
 ///
 /// A view is replaced as a whole, so its readers see one reading. Attempts keep the view with which they began. The locks are
-/// taken for a moment each, `view` before `alerts_elsewhere`, and never across an await.
+/// taken for a moment each, `view` before `alerts_sent`, and never across an await.
 pub(crate) struct KnownDefinitions {
     pub(crate) registered: Registered,
-    /// The handler of alerts if no node has registered one.
-    log_alerts: Arc<dyn AnyHandler>,
     view: RwLock<Arc<Definitions>>,
     /// Definitions whose row was deleted by SQL: id and name.
     deleted_by_sql: Mutex<Vec<(i64, String)>>,
-    /// Whether another living node handles alerts; `None` while unknown.
-    alerts_elsewhere: Mutex<Option<bool>>,
+    /// Whether a living node has the handler of alerts; `None` while unknown.
+    alerts_sent: Mutex<Option<bool>>,
     /// Held by a reading, so that an earlier one never replaces the view of a later one.
     pub(crate) reading: tokio::sync::Mutex<()>,
     /// How many readings have begun.
@@ -49,13 +47,12 @@ pub(crate) struct KnownDefinitions {
 }
 
 impl KnownDefinitions {
-    pub(crate) fn new(registered: Registered, log_alerts: Arc<dyn AnyHandler>) -> Self {
+    pub(crate) fn new(registered: Registered) -> Self {
         Self {
             registered,
-            log_alerts,
             view: RwLock::default(),
             deleted_by_sql: Mutex::default(),
-            alerts_elsewhere: Mutex::default(),
+            alerts_sent: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             readings: AtomicU64::default(),
             last_read: AtomicU64::default(),
@@ -91,14 +88,14 @@ impl KnownDefinitions {
         *self.deleted_by_sql.lock() = deleted;
     }
 
-    /// Returns whether another living node handles alerts; `None` while unknown.
-    pub(crate) fn alerts_elsewhere(&self) -> Option<bool> {
-        *self.alerts_elsewhere.lock()
+    /// Returns whether a living node has the handler of alerts; `None` while unknown.
+    pub(crate) fn alerts_sent(&self) -> Option<bool> {
+        *self.alerts_sent.lock()
     }
 
-    /// Records whether another living node handles alerts. Returns true if that is new.
-    pub(crate) fn set_alerts_elsewhere(&self, elsewhere: bool) -> bool {
-        self.alerts_elsewhere.lock().replace(elsewhere) != Some(elsewhere)
+    /// Records whether a living node has the handler of alerts. Returns true if that is new.
+    pub(crate) fn set_alerts_sent(&self, sent: bool) -> bool {
+        self.alerts_sent.lock().replace(sent) != Some(sent)
     }
 }
 

@@ -51,7 +51,7 @@ impl KnownDefinitions {
             };
             let parent = followed.parent();
             let definition = match before.by_id.get(&followed.row.id) {
-                Some(known) if is_known(known) && !judges_all && !self.takes_alerts_anew(known) => Arc::clone(known),
+                Some(known) if is_known(known) && !judges_all => Arc::clone(known),
                 known => {
                     let readiness = self.readiness_of(&followed, has_targets, is_paused, &own);
                     let filter = filter_of(&followed.row, &readiness);
@@ -120,7 +120,7 @@ impl KnownDefinitions {
         if has_targets {
             return Readiness::Refused(policy, NO_CIPHER.to_owned());
         }
-        let Some(handler) = self.handler(&policy.handler) else {
+        let Some(handler) = self.registered.handlers.get(&policy.handler).cloned() else {
             let reason = format!("no handler {:?} is registered on this node", policy.handler);
             return Readiness::NotHere(policy, reason);
         };
@@ -151,24 +151,12 @@ impl KnownDefinitions {
         }
         Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }))
     }
+}
 
-    /// Returns the handler of this name. Alerts are logged if no node has a handler for them.
-    fn handler(&self, name: &str) -> Option<Arc<dyn AnyHandler>> {
-        let log = || (name == ALERT_DEFINITION && self.logs_alerts()).then_some(&self.log_alerts);
-        self.registered.handlers.get(name).or_else(log).cloned()
-    }
-
-    fn logs_alerts(&self) -> bool {
-        self.alerts_elsewhere() == Some(false)
-    }
-
-    /// Returns true if logging alerts on this node must now begin or end.
-    fn takes_alerts_anew(&self, known: &Definition) -> bool {
-        known.row.handler_name() == ALERT_DEFINITION
-            && known.row.enabled
-            && !self.registered.handlers.contains_key(ALERT_DEFINITION)
-            && matches!(known.readiness, Readiness::Ready(_) | Readiness::NotHere(..))
-            && known.is_here() != self.logs_alerts()
+impl Definition {
+    /// Returns true if this node sends none of its notices because it has no cipher.
+    pub(crate) fn lacks_cipher(&self) -> bool {
+        matches!(&self.readiness, Readiness::Refused(_, problem) if problem == NO_CIPHER)
     }
 }
 
@@ -262,17 +250,16 @@ mod tests {
     use crate::worker::Worker;
 
     #[tokio::test]
-    async fn alerts_are_logged_only_where_no_living_node_has_their_handler() {
+    async fn node_without_a_handler_of_alerts_leaves_them_to_others() {
         let worker = Worker::new(MemoryOutbox::new().sweeper().setup);
-        let sends_alerts = async || {
+        for sent in [None, Some(false), Some(true)] {
+            if let Some(sent) = sent {
+                worker.known.set_alerts_sent(sent);
+            }
             worker.reload_definitions().await.unwrap();
             let definitions = worker.definitions();
-            definitions.named(ALERT_DEFINITION).is_some_and(|alerts| alerts.ready().is_some())
-        };
-        assert!(!sends_alerts().await, "it is unknown which handlers other nodes have");
-        for elsewhere in [false, true, false] {
-            worker.known.set_alerts_elsewhere(elsewhere);
-            assert_eq!(sends_alerts().await, !elsewhere);
+            let alerts = definitions.named(ALERT_DEFINITION).unwrap();
+            assert!(matches!(alerts.readiness, Readiness::NotHere(..)), "{sent:?}");
         }
     }
 }

@@ -42,7 +42,8 @@ pub(crate) enum AfterFailure {
 
 impl Failure {
     fn new<E: Into<BoxError> + 'static>(next: AfterFailure, error: E) -> Self {
-        Self { next, error: boxed(error), error_type: error_type::<E>(), free_of_values: false }
+        let error = boxed(error);
+        Self { next, error_type: error_type::<E>(&*error), error, free_of_values: false }
     }
 
     /// Retries as the definition says, and its `retry_rules` for the class of the error.

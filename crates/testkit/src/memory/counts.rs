@@ -22,7 +22,7 @@ impl State {
 
     /// Counts again if it is due. The lock of the state lets one thread count at a time, so no row needs a lock.
     pub(super) fn count_anew(&mut self, def_id: i64, every: Duration, now: DateTime<Utc>) -> bool {
-        if self.counts.get(&def_id).is_some_and(|row| row.next > now) {
+        if !every.is_zero() && self.counts.get(&def_id).is_some_and(|row| row.next > now) {
             return false;
         }
         let count = |slice: &QueueSlice| self.slice(slice).len() as u64;

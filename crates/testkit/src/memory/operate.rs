@@ -304,6 +304,12 @@ impl State {
                     live.next_call_time = Some((*at).max(now));
                 }
             }
+            Change::Recount { failures, crashes } => {
+                if let Some(live) = self.live.get_mut(&id) {
+                    live.next_call_time = Some(now);
+                    (live.notice.failures, live.notice.crashes) = (*failures, *crashes);
+                }
+            }
             Change::Rewrite { param } => {
                 if let Some(live) = self.live.get_mut(&id) {
                     live.notice.param.clone_from(param);

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, eventually, reaches, update};
+
+use crate::turn;
 
 pub use conditions::*;
 pub use silence::*;
@@ -244,6 +246,42 @@ pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
     b.clock().advance(MINUTE);
     reaches(b, calls.all()[0].0, Status::Succeeded).await;
     assert_eq!(calls.all()[1].1, Some(id));
+    sweeper.shutdown().await;
+}
+
+pub async fn alert_that_no_node_sends_waits_until_one_does(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let alice = b.outbox().operator("alice");
+    let sweeper = without_alerts(b, &on()).start().await.unwrap();
+    turn(b, &sweeper, MINUTE).await;
+    for _ in 0..3 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    // Long after the cool-down there is no digest of what no person got.
+    for _ in 0..12 {
+        turn(b, &sweeper, MINUTE).await;
+        sweeper.idle().await;
+    }
+    let waiting = alice.list(&Filter::live().definition(ALERT_DEFINITION), None, 10).await.unwrap().notices;
+    let states: Vec<_> = waiting.iter().map(|alert| (alert.status, alert.failures, alert.fence)).collect();
+    assert_eq!(states, [(Status::NotSent, 0, 0)]);
+    assert!(alice.list(&Filter::ended().definition(ALERT_DEFINITION), None, 10).await.unwrap().notices.is_empty());
+    let found = alice.examine().await;
+    let found: Vec<_> =
+        found.iter().filter(|finding| finding.check == "alerts").map(|finding| &finding.found).collect();
+    assert_eq!(found, ["no living node sends them, and 1 wait"]);
+    sweeper.shutdown().await;
+
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    assert_eq!(told(&alerts, 1).await[0].kind, AlertKind::Raised);
+    for _ in 0..6 {
+        turn(b, &sweeper, MINUTE).await;
+        sweeper.idle().await;
+    }
+    let digest = told(&alerts, 2).await.remove(1);
+    assert_eq!((digest.kind, digest.more), (AlertKind::Digest, 2));
     sweeper.shutdown().await;
 }
 

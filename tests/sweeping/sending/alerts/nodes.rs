@@ -10,14 +10,9 @@ use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{
     AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice, add_notice,
 };
-use solid_notify_conformance::Backend;
 use solid_notify_core::store::{Alarm, Cause, Node};
-use test_support::log::Log;
-use test_support::memory::MemoryBackend;
 use test_support::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record};
 use test_support::{Database, TestDb, on_each_database, on_each_server};
-
-use crate::turn;
 
 on_each_database!(
     a_failure_is_not_stored_without_its_alert,
@@ -156,67 +151,6 @@ async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     tokio::time::timeout(PATIENCE, add(&db, "sync")).await.expect("an insert does not wait for the open ack");
     tx.commit().await.unwrap();
     db.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_are_logged_unless_a_living_node_takes_them() {
-    let log = Log::start();
-    let b = MemoryBackend::default();
-    let outbox = b.outbox();
-    // The tests of this program share a log.
-    for name in ["first_logged", "not_logged", "last_logged"] {
-        outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
-    }
-    let logging = failing(outbox).start().await.unwrap();
-    let first = add(&b, "first_logged").await;
-    let told = |name: &str, id: i64| log.errors_with(&format!("{name}: finally failed (notice {id})")).len();
-    eventually("it is logged", async || told("first_logged", first) == 1).await;
-
-    // Another node takes alerts: from now on they are its own.
-    let alerts = Calls::default();
-    let taking = taking(outbox.sweeper(), &alerts).start().await.unwrap();
-    eventually("it lives", async || {
-        let nodes = outbox.engine().stores().browse.nodes(Duration::from_secs(60)).await.unwrap();
-        nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
-    })
-    .await;
-    // The other one learns that in the first round, and reads its definitions anew.
-    for _ in 0..2 {
-        turn(&b, &logging, Duration::from_secs(1)).await;
-    }
-    logging.idle().await;
-    let second = add(&b, "not_logged").await;
-    eventually("it is taken", async || alerts.count() == 1).await;
-    assert_eq!((alerts.all()[0].notice_id, told("not_logged", second)), (Some(second), 0));
-
-    // It dies, and after a while its alerts are logged again.
-    taking.shutdown().await;
-    b.clock().advance(Duration::from_secs(200));
-    let third = add(&b, "last_logged").await;
-    eventually("it is logged", async || told("last_logged", third) == 1).await;
-    logging.shutdown().await;
-}
-
-#[tokio::test]
-async fn recovery_without_a_handler_of_alerts_is_logged_as_information() {
-    let log = Log::start();
-    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
-    let definition = NotifyDef::new("recovers_logged").max_retry_times(0).alert_cooldown("10s");
-    outbox.define_if_missing(definition).await.unwrap();
-    let handlers = outbox.sweeper().handler("recovers_logged", |_: Notice<i64>| async { Ok(()) });
-    let sweeper = TestSweeper::start(handlers).await.unwrap();
-    sweeper.fail_next("recovers_logged", 1, || Failure::retry("down"));
-    let mut tx = outbox.begin().await.unwrap();
-    let id = add_notice(&mut tx, "recovers_logged", 7).await.unwrap().id();
-    tx.commit().await.unwrap();
-    assert_eq!(sweeper.drain().await.dead_letters, 1);
-    assert_eq!(log.errors_with("recovers_logged: finally failed").len(), 1);
-    outbox.operator("alice").retry(id).await.unwrap();
-    sweeper.drain().await;
-    sweeper.advance(Duration::from_secs(10)).await;
-    let words = "recovers_logged: recovered after";
-    assert_eq!((log.infos_with(words).len(), log.errors_with(words).len()), (1, 0));
-    sweeper.shutdown().await;
 }
 
 #[tokio::test]

@@ -12,8 +12,10 @@ use crate::output::line;
 /// The databases that have a schema.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Database {
+    #[value(alias = "postgresql")]
     Postgres,
-    /// MariaDB, too
+    /// MariaDB, too: `mariadb` is the same
+    #[value(alias = "mariadb")]
     Mysql,
     Sqlite,
 }

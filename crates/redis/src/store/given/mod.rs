@@ -220,6 +220,10 @@ pub(super) enum Verb {
     Retime {
         time: i64,
     },
+    Recount {
+        failures: i64,
+        crashes: i64,
+    },
     Rewrite {
         text: String,
     },

@@ -48,7 +48,7 @@ local function retime(member, due)
 end
 
 if what == 'one' then
-  -- The `member`; its status, fence and time as read: `status`, `fence`, `score`; the `verb`, its `text` and its `time`; the `audit`
+  -- The `member`; its status, fence and time as read: `status`, `fence`, `score`; the `verb`, its `text`, its `time`, its `failures` and `crashes`; the `audit`
   -- entry, if any.
   local member, verb, word = given.member, given.verb, given.text
   local status, fence = fields(member, 'status', 'fence')
@@ -63,6 +63,9 @@ if what == 'one' then
     cancel(member, word)
   elseif verb == 'retime' then
     retime(member, math.max(given.time, now))
+  elseif verb == 'recount' then
+    redis.call('HSET', notice_key(member), 'failures', given.failures, 'crashes', given.crashes)
+    retime(member, now)
   elseif verb == 'rewrite' then
     redis.call('HSET', notice_key(member), 'param', word)
   elseif verb == 'late' then

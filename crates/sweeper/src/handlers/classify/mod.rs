@@ -9,13 +9,12 @@ mod cause;
 mod database;
 mod http;
 mod mail;
+mod named;
 mod standard;
 
 #[cfg(test)]
 mod tests;
 
-use std::any::TypeId;
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +26,7 @@ use solid_notify_core::{ErrorClass, class_of_own_error};
 pub(crate) use cause::{Cause, chain};
 pub use http::HttpStatus;
 pub(crate) use http::status as http_status;
+pub(crate) use named::error_type;
 
 use cause::TypeClass;
 
@@ -123,18 +123,4 @@ pub(crate) fn boxed<E: Into<BoxError> + 'static>(error: E) -> BoxError {
     }
     #[cfg(not(feature = "anyhow"))]
     error.into()
-}
-
-/// Returns the name of the type of an error; `None` for a text and for a box, which hides the type.
-pub(crate) fn error_type<E: 'static>() -> Option<&'static str> {
-    let nameless = [
-        TypeId::of::<String>(),
-        TypeId::of::<&'static str>(),
-        TypeId::of::<Cow<'static, str>>(),
-        TypeId::of::<BoxError>(),
-        TypeId::of::<Box<dyn StdError>>(),
-        #[cfg(feature = "anyhow")]
-        TypeId::of::<anyhow::Error>(),
-    ];
-    (!nameless.contains(&TypeId::of::<E>())).then(std::any::type_name::<E>)
 }

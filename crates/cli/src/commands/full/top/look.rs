@@ -75,7 +75,7 @@ impl Look {
         let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         let parts = [
             count(self.nodes.len(), "node"),
-            count(self.open_alerts.len(), "open alert"),
+            count(self.open_alerts.iter().filter(|alert| alert.since.is_some()).count(), "open alert"),
             format!("{} live", sum(|line| line.counted(NoticeCounts::live))),
             format!("{} dead", sum(|line| line.counted(|counts| counts.dead_letters))),
         ];
