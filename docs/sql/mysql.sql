@@ -3893,6 +3893,14 @@ SET
   blocked_since = NULL
 WHERE true;
 
+-- recount
+UPDATE notify_msg SET
+  failures = $3,
+  crashes = $4,
+  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  blocked_since = NULL
+WHERE id = $2;
+
 -- rewrite
 UPDATE notify_msg SET
   param = $3

@@ -4894,6 +4894,14 @@ WHERE
   m.id = b.notice_id
   AND m.id = ANY (ARRAY(SELECT b.notice_id FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)));
 
+-- recount
+UPDATE notify_msg SET
+  failures = $3,
+  crashes = $4,
+  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  blocked_since = NULL
+WHERE id = $2;
+
 -- rewrite
 UPDATE notify_msg SET
   param = $3::json

@@ -3703,6 +3703,14 @@ WHERE
     FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
   );
 
+-- recount
+UPDATE notify_msg SET
+  failures = $3,
+  crashes = $4,
+  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  blocked_since = NULL
+WHERE id = $2;
+
 -- rewrite
 UPDATE notify_msg SET
   param = $3

@@ -197,7 +197,9 @@ fn verb_of(change: &Change) -> given::Verb {
         Change::Revive { param } => given::Verb::Revive { text: param.clone() },
         Change::End { reason, .. } => given::Verb::End { text: reason.clone() },
         Change::Retime { at } => given::Verb::Retime { time: millis_from_time(*at) },
-        Change::Recount { failures, crashes } => given::Verb::Recount { failures: *failures, crashes: *crashes },
+        Change::Recount { failures, crashes } => {
+            given::Verb::Recount { failures: Text(*failures), crashes: Text(*crashes) }
+        }
         Change::Rewrite { param } => given::Verb::Rewrite { text: param.clone() },
         Change::Nothing => given::Verb::Nothing,
     }

@@ -6,6 +6,7 @@
 mod search;
 mod sending;
 mod text;
+mod verb;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub(super) use sending::{
     Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
+pub(super) use verb::{StepVerb, Target, Verb};
 
 #[derive(Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
@@ -204,52 +206,6 @@ pub(super) struct SeriesRow {
     pub(super) begin: i64,
     pub(super) field: String,
     pub(super) counts: Vec<u64>,
-}
-
-/// A change of one notice.
-#[derive(Serialize)]
-#[serde(tag = "verb", rename_all = "snake_case")]
-pub(super) enum Verb {
-    Revive {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        text: Option<String>,
-    },
-    End {
-        text: String,
-    },
-    Retime {
-        time: i64,
-    },
-    Recount {
-        failures: i64,
-        crashes: i64,
-    },
-    Rewrite {
-        text: String,
-    },
-    Late {
-        text: String,
-    },
-    Refuse {
-        text: String,
-    },
-    Nothing,
-}
-
-#[derive(Clone, Copy, Serialize)]
-#[serde(tag = "verb", rename_all = "snake_case")]
-pub(super) enum StepVerb<'a> {
-    Revive,
-    End { reason: &'a str },
-    Retime,
-    Purge,
-}
-
-#[derive(Serialize)]
-pub(super) struct Target {
-    pub(super) member: String,
-    pub(super) fence: Text<i64>,
-    pub(super) time: i64,
 }
 
 /// What a look saw, and the audit entry of the change that follows.
