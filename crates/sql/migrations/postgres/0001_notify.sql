@@ -267,7 +267,9 @@ CREATE TABLE notify_switch (
     paused boolean NOT NULL DEFAULT false,
     who    text,
     since  timestamptz,
-    reason text
+    reason text,
+    -- A random number of this database. Ack tokens contain it.
+    store_id bigint NOT NULL DEFAULT hashtextextended(gen_random_uuid()::text, 0)
 );
 
 INSERT INTO notify_switch (id) VALUES (1);

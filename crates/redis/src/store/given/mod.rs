@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
+    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, SeriesRow, Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
 
@@ -197,15 +197,6 @@ pub(super) enum Change<'a> {
     },
 }
 
-/// The counters of a node and minute.
-#[derive(Serialize)]
-pub(super) struct SeriesRow {
-    pub(super) hour: String,
-    pub(super) begin: i64,
-    pub(super) field: String,
-    pub(super) counts: Vec<u64>,
-}
-
 /// A change of one notice.
 #[derive(Serialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
@@ -336,6 +327,12 @@ pub(super) enum Common<'a> {
         audit: String,
     },
     Paused,
+    StoreId {
+        random: Text<i64>,
+    },
+    Numbered {
+        number: i64,
+    },
     Audit(Entries),
     Alert {
         field: &'a str,
