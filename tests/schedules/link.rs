@@ -290,6 +290,10 @@ impl DefinitionStore for Link {
     async fn send_limits(&self) -> Result<SendLimits, StoreError> {
         self.store.definitions.send_limits().await
     }
+
+    async fn store_id(&self) -> Result<Option<i64>, StoreError> {
+        self.store.definitions.store_id().await
+    }
 }
 
 #[async_trait]

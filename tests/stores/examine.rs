@@ -120,6 +120,20 @@ async fn examination_finds_old_dead_letters<D: Database>() {
 mod on_postgres {
     use super::*;
 
+    /// READ COMMITTED, idle: it has a transaction id and no snapshot.
+    #[tokio::test]
+    async fn forgotten_transaction_that_has_written_is_seen_on_postgres() {
+        let db = TestDb::<test_support::Postgres>::with_real_clock().await;
+        let mut forgotten = db.pool.begin().await.unwrap();
+        sqlx::raw_sql("INSERT INTO notify_audit (who, act) VALUES ('alice', 'forgets')")
+            .execute(&mut *forgotten)
+            .await
+            .unwrap();
+        finds_an_open_transaction(&db).await;
+        forgotten.rollback().await.unwrap();
+        db.close().await;
+    }
+
     #[tokio::test]
     async fn examination_on_postgres_judges_the_settings_and_rights_of_the_account() {
         use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -154,8 +168,34 @@ mod on_postgres {
     }
 }
 
+/// Waits until the examination finds a transaction that has been open for two seconds. Transactions of other tests end sooner, or do not
+/// disturb the result.
+async fn finds_an_open_transaction<D: Database>(db: &TestDb<D>) {
+    eventually("the transaction is seen", async || {
+        let findings = examined(db).await;
+        let found = &of(&findings, "oldest_transaction").found;
+        let seconds = found.strip_prefix("open for ").and_then(|rest| rest.strip_suffix(" s")).unwrap();
+        seconds.parse::<u64>().unwrap() >= 2
+    })
+    .await;
+}
+
 mod on_mysql {
     use super::*;
+
+    test_support::on_mysql_family!(forgotten_transaction_that_has_written_is_seen);
+
+    async fn forgotten_transaction_that_has_written_is_seen<D: Database<Db = sqlx::MySql>>() {
+        let db = TestDb::<D>::with_real_clock().await;
+        let mut forgotten = db.pool.begin().await.unwrap();
+        sqlx::raw_sql("INSERT INTO notify_audit (who, act) VALUES ('alice', 'forgets')")
+            .execute(&mut *forgotten)
+            .await
+            .unwrap();
+        finds_an_open_transaction(&db).await;
+        forgotten.rollback().await.unwrap();
+        db.close().await;
+    }
 
     #[tokio::test]
     async fn examination_on_mysql_finds_a_mode_that_cuts_values() {

@@ -20,6 +20,7 @@ mod migrations;
 mod plain_sql;
 mod plans;
 mod pooler;
+mod restore;
 mod roles;
 mod transactions;
 mod unchecked;

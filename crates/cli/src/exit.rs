@@ -94,6 +94,7 @@ impl From<Error> for Failure {
                 Self::new(Exit::NotFound, format!("there is no definition {name:?}{meant}"))
                     .next("`solid-notify def list` lists the definitions")
             }
+            Error::NotInSnapshot { .. } => Self::new(Exit::NotFound, message),
             Error::InvalidDefinition { .. } => {
                 Self::new(Exit::Invalid, message).next("nothing was stored; the columns are explained in the book")
             }

@@ -24,6 +24,8 @@ pub struct Reply {
     pub fence: Option<i64>,
     /// When the notice was added, from a token; `None`: any notice with the id.
     pub added_at: Option<DateTime<Utc>>,
+    /// The number of the store that has the notice, from a token; `None`: any store.
+    pub store: Option<i64>,
     /// Ack or nack.
     pub kind: ReplyKind,
     /// The operator who gives it; `None`: its receiver.
@@ -43,7 +45,7 @@ pub enum ReplyKind {
 impl Reply {
     /// Creates an ack.
     pub fn ack(id: i64) -> Self {
-        Self { id, fence: None, added_at: None, kind: ReplyKind::Ack, who: None }
+        Self { id, fence: None, added_at: None, store: None, kind: ReplyKind::Ack, who: None }
     }
 
     /// Creates a nack.
@@ -83,7 +85,15 @@ impl Reply {
         self.added_at.is_some_and(|added_at| millis_from_time(added_at) != millis_from_time(created))
     }
 
-    /// A genuine token proves that the notice existed, so a missing one was purged.
+    /// Returns the result where the store with this number has no notice with the id. A token of another store says nothing about this one.
+    pub fn of_missing(&self, own: Option<i64>) -> AckResult {
+        match (self.store, own) {
+            (Some(signed), Some(own)) if signed != own => AckResult::OtherNotice,
+            _ => AckResult::Unknown,
+        }
+    }
+
+    /// A genuine token of this store proves that the notice existed, so a missing one was purged.
     pub(crate) fn known(&self, result: AckResult) -> AckResult {
         if self.added_at.is_some() && result == AckResult::Unknown { AckResult::Purged } else { result }
     }
@@ -114,8 +124,8 @@ pub enum AckResult {
     Unknown,
     /// The token is genuine, so the notice existed. It has ended and its row was deleted.
     Purged,
-    /// The notice with this id was added at another time than the token says: it is a different notice, of another database for
-    /// instance. Nothing was changed.
+    /// The token is of another notice: the one with this id was added at another time, or the token is of another store. Nothing was
+    /// changed.
     OtherNotice,
 }
 

@@ -181,6 +181,7 @@ pub fn class_of_own_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass
             Error::Store(error) => class_of_fault(error.kind),
             // The definition may be created later, or the keys set.
             Error::UnknownDefinition { .. }
+            | Error::NotInSnapshot { .. }
             | Error::Token { .. }
             | Error::TokenKeys { .. }
             | Error::Encryption { .. }

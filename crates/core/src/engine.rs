@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -14,7 +14,7 @@ use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
 use crate::definition::{Budget, InForce, NotifyDef, Problem, in_force, quickly};
 use crate::dispatch::Dispatch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StoreError};
 use crate::metrics::{self, Commits};
 use crate::notice::NoticeRecord;
 use crate::secret::{Destination, SecretError, SecretRef, SecretRules, SecretString};
@@ -30,6 +30,8 @@ pub struct Engine {
     wake: watch::Sender<()>,
     edits: AtomicU64,
     token_keys: RwLock<Option<TokenKeys>>,
+    /// The random number of the store; 0: not read yet.
+    store_id: AtomicI64,
     param_cipher: RwLock<Option<Arc<dyn ParamCipher>>>,
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
     secret_rules: RwLock<Arc<SecretRules>>,
@@ -52,6 +54,7 @@ impl Engine {
             wake: watch::channel(()).0,
             edits: AtomicU64::new(0),
             token_keys: RwLock::default(),
+            store_id: AtomicI64::new(0),
             param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
             secret_rules: RwLock::default(),
@@ -255,11 +258,24 @@ impl Engine {
         &self.computing
     }
 
+    /// Reads the number of the store, once. Tokens that are signed before do not name their store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn know_store(&self) -> std::result::Result<(), StoreError> {
+        if self.store_id.load(Ordering::Relaxed) == 0 {
+            let id = self.stores.definitions.store_id().await?;
+            self.store_id.store(id.unwrap_or(0), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Signs an ack token, valid for `valid`.
     ///
     /// # Errors
     /// [`Error::TokenKeys`] if no keys are set.
-    pub fn sign_token(&self, token: AckToken, valid: Duration) -> Result<String> {
+    pub fn sign_token(&self, mut token: AckToken, valid: Duration) -> Result<String> {
+        token.store = Some(self.store_id.load(Ordering::Relaxed)).filter(|id| *id != 0);
         self.with_token_keys(|keys| keys.sign(token, valid, self.now()).ok_or(NO_KEYS))
     }
 

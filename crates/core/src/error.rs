@@ -21,6 +21,15 @@ pub enum Error {
         /// The known name that is most like it.
         nearest: Option<String>,
     },
+    /// A transaction at REPEATABLE READ or SERIALIZABLE names a definition that its snapshot does not have, on PostgreSQL. It may be newer than
+    /// the snapshot. A transaction of `outbox.begin()` finds it nevertheless.
+    #[error(
+        "the snapshot of this transaction does not have the notice definition {name:?}; if it was created after the transaction began, run the transaction again, else define it first"
+    )]
+    NotInSnapshot {
+        /// The name that was asked for.
+        name: String,
+    },
     /// A part of the notice that not every database can store unchanged.
     #[error("notice {name:?}: {problem}")]
     InvalidNotice {

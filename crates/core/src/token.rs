@@ -1,8 +1,8 @@
 //! Ack tokens: a handler puts one into its message, so that the receiver can ack or nack without further data.
 //!
 //! A token contains the notice and the fence of the attempt that it is valid for, and its expiry, signed with HMAC-SHA-256. It contains no
-//! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert is signed, too,
-//! so that a database rejects the tokens of another one with the same secret.
+//! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert and the random number of its
+//! store are signed, too, so that a store rejects the tokens of another one with the same secret.
 
 use std::time::Duration;
 
@@ -55,18 +55,20 @@ pub struct AckToken {
     pub fence: i64,
     /// When the notice was added, so that another notice with its id, of another database for instance, is not acked.
     pub created: DateTime<Utc>,
+    /// The number of the store that has the notice; `None`: the node that signed it did not know the number yet.
+    pub store: Option<i64>,
 }
 
 impl AckToken {
     /// Creates the content of a token.
     #[doc(hidden)]
     pub fn new(id: i64, fence: i64, created: DateTime<Utc>) -> Self {
-        Self { id, fence, created }
+        Self { id, fence, created, store: None }
     }
 
     /// Returns the ack of this attempt.
     pub fn ack(&self) -> Reply {
-        Reply { fence: Some(self.fence), added_at: Some(self.created), ..Reply::ack(self.id) }
+        Reply { fence: Some(self.fence), added_at: Some(self.created), store: self.store, ..Reply::ack(self.id) }
     }
 
     /// Returns the nack of this attempt, for this reason.
@@ -79,8 +81,10 @@ impl AckToken {
 const SECRET_BYTES: usize = 32;
 /// The version of the token format.
 const VERSION: u8 = 1;
-/// Version, name of the key, id, fence, expiry, time of the insert.
-const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8;
+/// Version, name of the key, id, fence, expiry, time of the insert, number of the store.
+const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8 + 8;
+/// Stands for a number of the store that the signer did not know.
+const NO_STORE: i64 = 0;
 
 impl TokenKeys {
     /// Creates keys that sign with `secret`: 32 random bytes or more, the same in every process.
@@ -107,7 +111,8 @@ impl TokenKeys {
         let mut bytes = Vec::with_capacity(SIGNED_BYTES + 32);
         bytes.push(VERSION);
         bytes.extend(key.name);
-        for number in [token.id, token.fence, expires, millis_from_time(token.created)] {
+        let store = token.store.unwrap_or(NO_STORE);
+        for number in [token.id, token.fence, expires, millis_from_time(token.created), store] {
             bytes.extend(number.to_be_bytes());
         }
         let signature = key.mac(&bytes)?.finalize().into_bytes();
@@ -129,14 +134,15 @@ impl TokenKeys {
         // Compares in constant time.
         mac.verify_slice(signature).map_err(|_| Error::Token { problem: "its signature is wrong" })?;
         let number = |at: usize| signed.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
-        let (Some(id), Some(fence), Some(expires), Some(created)) = (number(5), number(13), number(21), number(29))
-        else {
+        let numbers = [number(5), number(13), number(21), number(29), number(37)];
+        let [Some(id), Some(fence), Some(expires), Some(created), Some(store)] = numbers else {
             return Err(malformed());
         };
         if millis_from_time(now) >= expires {
             return Err(Error::Token { problem: "it has expired" });
         }
-        Ok(AckToken { id, fence, created: time_from_millis(created) })
+        let store = (store != NO_STORE).then_some(store);
+        Ok(AckToken { id, fence, created: time_from_millis(created), store })
     }
 }
 
@@ -166,7 +172,7 @@ mod tests {
     const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const ADDED: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const HOUR: Duration = Duration::from_secs(3600);
-    const TOKEN: AckToken = AckToken { id: 7, fence: 3, created: ADDED };
+    const TOKEN: AckToken = AckToken { id: 7, fence: 3, created: ADDED, store: Some(-9) };
 
     fn keys(seed: u8) -> TokenKeys {
         TokenKeys::new(&[seed; 32]).unwrap()
@@ -180,6 +186,8 @@ mod tests {
     fn a_token_says_what_was_signed_until_it_expires() {
         let token = keys(1).sign(TOKEN, HOUR, NOW).unwrap();
         assert_eq!(keys(1).read(&token, NOW).unwrap(), TOKEN);
+        let of_no_store = AckToken { store: None, ..TOKEN };
+        assert_eq!(keys(1).read(&keys(1).sign(of_no_store, HOUR, NOW).unwrap(), NOW).unwrap(), of_no_store);
         assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), TOKEN);
         assert!(problem(keys(1).read(&token, NOW + HOUR)).contains("expired"));
         assert!(token.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "fit for a URL: {token}");

@@ -49,6 +49,13 @@ BEGIN
         WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN ('notify_add', 'notify_ack')
     LOOP
         EXECUTE format('ALTER %s %s OWNER TO notify_owner', object.kind, object.name);
+        -- Each function of a name; PUBLIC has this right, too, unless the database takes it away.
+        IF object.kind = 'FUNCTION' THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO notify_sweeper', object.name);
+            IF object.name NOT LIKE '%notify_ack(%' THEN
+                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO notify_producer', object.name);
+            END IF;
+        END IF;
     END LOOP;
 END
 $$;
@@ -68,6 +75,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     notify_alert, notify_authority, notify_count, notify_def, notify_def_version, notify_inbox, notify_limit, notify_msg,
     notify_msg_history, notify_node, notify_passing, notify_series, notify_switch
 TO notify_sweeper;
+
+-- `solid-notify doctor` compares the next ids with those that were given.
+GRANT SELECT ON SEQUENCE notify_msg_id_seq, notify_def_id_seq, notify_audit_id_seq TO notify_sweeper, notify_reader;
 
 GRANT SELECT ON notify_def, notify_def_version, notify_node, notify_schema, notify_switch TO notify_editor;
 -- By column: who may update a table as a whole may also lock it, which stops all adds and sweepers. Not the ids, because an id that is

@@ -9,7 +9,7 @@ use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{Claimed, columns, explain, numbers, read_claimed, required};
+use crate::dialect::row::{Claimed, columns, explain, numbers, one_number, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement, statements};
 use crate::settle::{end_one, explain_end};
 
@@ -32,6 +32,7 @@ statements! {
     answerable_if_free,
     ended,
     ended_if_free,
+    store_id,
     nack,
     ack_late,
 }
@@ -55,6 +56,7 @@ impl AckStatements {
             answerable_if_free: statement(answerable + if_free),
             ended: statement(format!("{ended}{wait}")),
             ended_if_free: statement(ended + if_free),
+            store_id: statement("SELECT store_id FROM notify_switch".into()),
             // The new status makes the settle of a sender that is still running fail.
             nack: statement(format!(
                 "UPDATE notify_msg SET status = 4, errors = {}, next_call_time = {now} WHERE id = $2",
@@ -118,6 +120,18 @@ pub(crate) async fn apply_ack<DB: Dialect>(
     Ok(AckResult::Unknown)
 }
 
+pub(crate) async fn read_store_id<DB: Dialect>(on: &Share<DB>) -> sqlx::Result<Option<i64>> {
+    let mut conn = on.get().await?;
+    let id = store_id::<DB>(&mut conn).await?;
+    conn.done();
+    Ok(id)
+}
+
+/// Reads the random number of the database.
+pub(crate) async fn store_id<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<Option<i64>> {
+    one_number::<DB>(&DB::fetch(conn, &AckStatements::of(DB::KIND).store_id, &[]).await?)
+}
+
 /// Looks for the notice where it is stored now, locks it, and applies an ack or nack. `None`: it has moved meanwhile, or another session has
 /// locked it.
 async fn look<DB: Dialect>(
@@ -131,7 +145,8 @@ async fn look<DB: Dialect>(
     let stored = DB::fetch(conn, &statements.stored_where, &[now, id]).await?;
     let stored = numbers::<DB>(&stored)?;
     if stored.is_empty() {
-        return Ok(Some(AckResult::Unknown));
+        let own = if given.store.is_some() { store_id::<DB>(conn).await? } else { None };
+        return Ok(Some(given.of_missing(own)));
     }
     if stored.contains(&1) {
         let rows = DB::fetch(conn, answerable, &[now, id]).await?;

@@ -30,6 +30,7 @@ mod ordering;
 mod own;
 mod record;
 mod repair;
+mod restore;
 mod roles;
 mod series;
 mod settle;
@@ -150,7 +151,8 @@ impl<DB: Dialect> Outbox<DB> {
         &self.pool
     }
 
-    /// Creates the tables, or brings them up to date. Any number of processes may call it at once, at every start. It leaves a
+    /// Creates the tables, or brings them up to date. It creates again what a restore has lost: functions, procedures, views, triggers and
+    /// indexes; and it moves the next ids behind those that were given. Any number of processes may call it at once, at every start. It leaves a
     /// database as it is that a newer release has already changed. Where nothing is to be done it needs only SELECT on
     /// `notify_schema`. On Postgres it uses the tables that the search path finds, else it creates them in `current_schema()`.
     ///

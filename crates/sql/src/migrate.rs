@@ -2,31 +2,61 @@
 //!
 //! The applied versions are in `notify_schema`, a table of its own, so that they never collide with the application's migrations.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use solid_notify_core::error::{FaultKind, StoreError};
 use sqlx::{SqlSafeStr, Transaction};
 
+use crate::dialect::fault::fault;
 use crate::dialect::row::one_number;
 use crate::dialect::statement::Statement;
 use crate::dialect::{Dialect, MigrationLock};
+use crate::restore;
 
 const BOOKKEEPING: &str = "CREATE TABLE IF NOT EXISTS notify_schema (version integer NOT NULL PRIMARY KEY)";
 
 /// How long a migration waits in all for tables that other sessions lock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Brings the schema up to date. Leaves a database as it is where a newer release has migrated it further. Where nothing is to be
-/// done, it needs only SELECT on `notify_schema` and takes no lock.
+/// Brings the schema up to date, and creates again what a restore has lost. Leaves a database as it is where a newer release has migrated it
+/// further. Where nothing is to be done, it needs only SELECT on `notify_schema` and takes no lock.
 pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     DB::prepare_session(conn, None).await?;
     if let MigrationLock::Session(settings, ..) = DB::MIGRATION_LOCK {
         DB::script(conn, settings.into()).await?;
     }
-    if stored_version::<DB>(conn).await? >= DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0) {
+    let stored = stored_version::<DB>(conn).await?;
+    // What a newer release has changed is not lost.
+    if stored > newest::<DB>() || (stored == newest::<DB>() && has_lost_nothing::<DB>(conn, stored).await?) {
         return Ok(());
     }
+    match under_lock::<DB>(conn).await {
+        Err(error) if stored == newest::<DB>() && is_refused::<DB>(&error) => {
+            tracing::warn!(%error, "this account may not repair what a restore has lost; run `solid-notify migrate` as the owner of the tables");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+pub(crate) fn newest<DB: Dialect>() -> i64 {
+    DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0)
+}
+
+/// True where nothing is to be repaired, and where this account may not see it.
+async fn has_lost_nothing<DB: Dialect>(conn: &mut DB::Connection, version: i64) -> sqlx::Result<bool> {
+    match restore::find::<DB>(conn, version).await {
+        Ok(lost) => Ok(lost.is_nothing()),
+        Err(error) if is_refused::<DB>(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_refused<DB: Dialect>(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some() && fault::<DB>(error) == FaultKind::Unusable
+}
+
+async fn under_lock<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     match DB::MIGRATION_LOCK {
         MigrationLock::Transaction(lock) => {
             let mut tx = Transaction::<DB>::begin(conn, Some(DB::BEGIN.into_sql_str())).await?;
@@ -74,22 +104,17 @@ async fn apply<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     let stored = stored_version::<DB>(conn).await?;
     for (version, name, sql) in DB::MIGRATIONS {
         if *version > stored {
-            DB::script(conn, without_delimiters(sql)).await?;
+            DB::script(conn, restore::without_delimiters(sql)).await?;
             DB::script(conn, record(*version).into()).await?;
             tracing::info!(version, name, "migrated the notice tables");
         }
     }
-    Ok(())
-}
-
-/// Removes the DELIMITER lines. MySQL's clients need them where a procedure's body has semicolons, and the server does not know
-/// them.
-fn without_delimiters(sql: &'static str) -> Cow<'static, str> {
-    if !sql.contains("\nDELIMITER //\n") {
-        return Cow::Borrowed(sql);
+    // Only where this run had nothing to migrate: a migration that needs an object creates it.
+    if stored < newest::<DB>() {
+        return Ok(());
     }
-    let lines = sql.lines().filter(|line| !line.starts_with("DELIMITER "));
-    Cow::Owned(lines.map(|line| if line == "//" { ";" } else { line }).collect::<Vec<_>>().join("\n"))
+    let lost = restore::find::<DB>(conn, stored).await?;
+    restore::repair::<DB>(conn, &lost).await
 }
 
 fn record(version: i64) -> String {

@@ -186,6 +186,10 @@ impl<DB: Dialect> DefinitionStore for SqlStore<DB> {
         self.call("reading the limits and the pause switch", Purpose::Work, |on, now| limits::send_limits(on, now))
             .await
     }
+
+    async fn store_id(&self) -> Result<Option<i64>, StoreError> {
+        self.call("reading the number of the store", Purpose::Work, |on, _| ack::read_store_id(on)).await
+    }
 }
 
 #[async_trait]

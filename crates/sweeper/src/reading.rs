@@ -68,6 +68,7 @@ impl Worker {
         let before = self.definitions();
         let are_new = are_new(&before, &rows);
         let engine = self.outbox.engine();
+        engine.know_store().await?;
         let own = Own { has_cipher: engine.param_cipher().is_some(), secrets: engine.secret_rules() };
         self.known.read(rows, paused, &limits, self.moment(), own);
         let definitions = self.definitions();

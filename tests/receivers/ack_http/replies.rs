@@ -117,7 +117,9 @@ async fn refused_tokens_get_the_same_response() {
     let (b, other) = (MemoryBackend::default(), MemoryBackend::default());
     b.clock().advance(std::time::Duration::from_secs(1));
     let own = delivered(&b, 1).await.remove(0).1;
-    let of_other_database = delivered(&other, 1).await.remove(0).1;
+    // One whose id is another notice here, and one whose id does not exist here.
+    let mut of_other_database = delivered(&other, 3).await;
+    let (missing_here, of_other_database) = (of_other_database.remove(2).1, of_other_database.remove(0).1);
     other.outbox().use_token_keys(TokenKeys::new(&[8; 32]).unwrap());
     let of_other_secret = signed(other.outbox(), &other).await;
     let server = Server::of(b.outbox()).await;
@@ -132,7 +134,8 @@ async fn refused_tokens_get_the_same_response() {
         headers.remove("date");
         responses.push((response.status().as_u16(), headers, response.text().await.unwrap()));
     };
-    for token in ["x", &of_other_database, &of_other_secret, &forged, &own[..own.len() - 4], &"A".repeat(5000), "%ff"] {
+    let (cut, long) = (&own[..own.len() - 4], "A".repeat(5000));
+    for token in ["x", &of_other_database, &missing_here, &of_other_secret, &forged, cut, &long, "%ff"] {
         ask(format!("/ack/{token}")).await;
         ask(format!("/nack/{token}")).await;
     }

@@ -41,6 +41,38 @@ async fn the_path_of_the_session_does_not_matter() {
     db.close().await;
 }
 
+/// A literal has no type, and drivers send parameters as texts. An outbox column and a row in a trigger are usually jsonb.
+#[tokio::test]
+async fn parameter_may_be_text_json_or_jsonb() {
+    let db = with_sync::<Postgres>().await;
+    let script = r#"
+        SELECT notify_add('sync', '{ "a":1.10, "a":2 }');
+        SELECT notify_add('sync', '{ "a":1.10, "a":2 }'::text);
+        SELECT notify_add('sync', '{ "a":1.10, "a":2 }'::json);
+        SELECT notify_add('sync', '{ "b":1e2, "a":1.10, "a":2 }'::jsonb);
+        SELECT notify_add('sync', param => to_jsonb(7), delay => '0');
+        SELECT notify_add(name => 'sync');
+        SELECT notify_add('sync', NULL);
+        SELECT notify_add('sync', NULL::jsonb, unique_until_ended => 'k');
+        SELECT notify_add('sync', 'null'::jsonb, unique_until_ended => 'k');
+        PREPARE untyped AS SELECT notify_add('sync', $1);
+        EXECUTE untyped('"text"');
+        CREATE TABLE outbox (payload jsonb, line varchar(20));
+        INSERT INTO outbox VALUES ('{"z": 1, "a": 2}', '[1]');
+        SELECT notify_add('sync', payload) FROM outbox;
+        SELECT notify_add('sync', line) FROM outbox;"#;
+    db.shell().run(script.to_owned()).well();
+    let params: Vec<_> = notices(&db).await.into_iter().map(|notice| notice.param).collect();
+    let written = r#"{ "a":1.10, "a":2 }"#;
+    let read = [written, written, written, r#"{"a": 2, "b": 100}"#, "7", "null", "null", "null", r#""text""#];
+    assert_eq!(params, [&read[..], &[r#"{"a": 2, "z": 1}"#, "[1]"]].concat());
+    let refused = db.shell().run("SELECT notify_add('sync', 'no JSON');".to_owned());
+    assert!(!refused.ok && refused.complaint.contains("invalid input syntax for type json"), "{refused:?}");
+    let hint = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT notify_add('none', '1');";
+    assert!(db.shell().run(hint.to_owned()).complaint.contains("run it again"));
+    db.close().await;
+}
+
 /// Runs a test as a role that may do only what it is granted.
 async fn as_role(db: &TestDb<Postgres>, test: impl AsyncFnOnce(&str)) {
     let role = format!("{}_role", schema(db));

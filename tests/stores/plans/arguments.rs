@@ -97,14 +97,16 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "pass_on" | "pass_on_keyed" | "probe_keys" => {
             batches(|id| json!({ "place": id, "notice_id": id, "target": 2 }))
         }
-        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" | "keyed"
-        | "repair" => each_ids(),
+        "remove" | "evict" | "dead_with_ids" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free"
+        | "unblock" | "keyed" | "repair" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "claimed_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "answerable_if_free" | "ended" | "ended_if_free"
         | "has_ended" | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
+        "last_id" => vec![Vec::new()],
+        "renumber" => vec![list(&["777", "5"])],
         "old_authorities" | "old_passing" => vec![list(&["500"])],
         "is_ended" => vec![list(&["777"]), list(&["200777"])],
         "lock_act" | "lock_to_pass_on" | "param_bytes" | "param_text" => vec![list(&["777", "1"])],

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod audit;
+mod instant;
 mod narrow;
 
 use arguments::{arguments, filled_in};
@@ -47,8 +48,11 @@ impl Access {
     /// What a statement may do.
     fn needed_by(statement: &str) -> &'static [Self] {
         match statement {
-            "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest"
-            | "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice],
+            "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest" => {
+                &[Self::QueueSlice]
+            }
+            // The ids of two pages are sorted: `instant.rs` counts what is read.
+            "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice, Self::Id, Self::Sort],
             "list_dead_newest" | "list_dead_oldest" | "count_dead" | "next_class" => &[Self::Class],
             "list_group_newest" | "list_group_oldest" | "count_group" => &[Self::Group],
             // The groups are sorted by their size, and each has an example.

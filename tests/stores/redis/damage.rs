@@ -20,7 +20,37 @@ on_each_redis!(
     a_key_of_another_type_stops_its_definition_alone,
     a_row_with_odd_fields_stops_no_other_definition,
     a_damaged_target_holds_up_no_other_target,
+    lost_counter_of_notices_gives_no_id_twice,
 );
+
+/// A counter that was lost, or set back by a restore: notices keep their ids, and the counter moves behind them at once.
+async fn lost_counter_of_notices_gives_no_id_twice<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(add_notice(&mut outbox.clone(), "sync", number).await.unwrap().id());
+    }
+    let fails = async |_: Notice<i64>| Err(solid_notify::Failure::retry("down"));
+    outbox.sweeper().handler("sync", fails).run_until_idle().await.unwrap();
+    let counter = format!("{{{}#}}:last_notice", own.prefix);
+    own.by_hand(&["DEL", &counter]);
+    let new = add_notice(&mut outbox.clone(), "sync", 5).await.unwrap().id();
+    assert!(new > ids[4], "{new} {ids:?}");
+    let counted = format!("{:?}", own.by_hand(&["GET", &counter]));
+    assert!(counted.contains(&(new / 100_000).to_string()), "{counted}");
+    for id in ids {
+        assert_eq!(outbox.find(id).await.unwrap().unwrap().status, Status::DeadLetter);
+    }
+    // What the library adds has the id that is returned.
+    own.by_hand(&["DEL", &counter]);
+    let authority = solid_notify_core::store::Authority::of_alert();
+    let act = outbox.engine().stores().operate.add(new % 100_000, "7", &authority).await.unwrap();
+    assert!(act > new, "{act}");
+    assert_eq!(outbox.find(act).await.unwrap().unwrap().param, "7");
+    own.close();
+}
 
 async fn a_key_of_another_type_stops_its_definition_alone<R: RedisServer>() {
     for damaged in

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solid_notify::NotifyDef;
 use solid_notify::definition::Updated;
-use solid_notify::{Error, add_notice};
+use solid_notify::{Error, NewNotice, add_notice, add_notices};
 use solid_notify_conformance::succeed;
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
@@ -95,6 +95,35 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     other.rollback().await.unwrap();
     assert_eq!(stores.send.settle(&batch).await.unwrap(), [Settled::Stored; 3]);
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
+}
+
+#[tokio::test]
+async fn definition_newer_than_the_snapshot_can_be_used_on_postgres() {
+    let scene = Scene::<Postgres>::new(3).await;
+    let mut conn = scene.db.pool.acquire().await.unwrap();
+    keep_snapshots::<Postgres>(&mut conn).await;
+    let mut old = sqlx::Connection::begin(&mut *conn).await.unwrap();
+    let mut tx = scene.begin().await;
+    run::<Postgres>(&mut tx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    for snapshot in [&mut *old, &mut *tx] {
+        run::<Postgres>(snapshot, "SELECT count(*) FROM notify_def").await.unwrap();
+    }
+    scene.outbox().define_if_missing(NotifyDef::new("young").handler("sync")).await.unwrap();
+    // The transaction of the application says what to do, and goes on.
+    let error = add_notice(&mut old, "young", 1).await.unwrap_err();
+    assert!(matches!(&error, Error::NotInSnapshot { name } if name == "young"), "{error}");
+    assert!(error.to_string().contains("run the transaction again"), "{error}");
+    scene.work(&mut old, 1).await;
+    old.commit().await.unwrap();
+    // The outbox looks outside of its own.
+    scene.work(&mut tx, 2).await;
+    add_notice(&mut tx, "young", 2).await.unwrap();
+    let notices = [3, 4].map(|n| NewNotice::new("young", n).unwrap());
+    add_notices(&mut tx, notices).await.unwrap();
+    assert!(matches!(add_notice(&mut tx, "none", 1).await, Err(Error::UnknownDefinition { .. })));
+    tx.commit().await.unwrap();
+    let young = "SELECT count(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id WHERE d.name = 'young'";
+    assert_eq!(<Postgres as Database>::number(&scene.db.pool, young).await, 3);
 }
 
 test_support::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used);

@@ -36,6 +36,23 @@ async fn add<DB: solid_notify::sql::Dialect>(tx: &mut solid_notify::NoticeTx<'_,
 mod on_postgres {
     use super::*;
 
+    /// The outbox looks for a newer definition on its own connection, which sees other tables.
+    #[tokio::test]
+    async fn definition_of_another_schema_is_not_a_newer_one_on_postgres() {
+        let (db, other) = (TestDb::<Postgres>::with_real_clock().await, TestDb::<Postgres>::with_real_clock().await);
+        db.outbox.define_if_missing(NotifyDef::new("here")).await.unwrap();
+        let tenant: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&other.pool).await.unwrap();
+        let mut tx = db.outbox.begin().await.unwrap();
+        (&mut *tx).execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+        (&mut *tx).execute(AssertSqlSafe(format!("SET LOCAL search_path = {tenant}"))).await.unwrap();
+        assert!(add_notice(&mut tx, "here", 1).await.is_err());
+        let notices = [1, 2].map(|n| NewNotice::new("here", n).unwrap());
+        assert!(add_notices(&mut tx, notices).await.is_err());
+        tx.rollback().await.unwrap();
+        db.close().await;
+        other.close().await;
+    }
+
     #[tokio::test]
     async fn notices_of_a_search_path_belong_to_its_definitions_on_postgres() {
         let (db, other) = (TestDb::<Postgres>::with_real_clock().await, TestDb::<Postgres>::with_real_clock().await);

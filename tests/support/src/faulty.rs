@@ -247,6 +247,10 @@ impl DefinitionStore for Faulty {
     async fn send_limits(&self) -> Result<SendLimits, StoreError> {
         self.inner.definitions.send_limits().await
     }
+
+    async fn store_id(&self) -> Result<Option<i64>, StoreError> {
+        self.inner.definitions.store_id().await
+    }
 }
 
 #[async_trait]

@@ -8,6 +8,7 @@ use solid_notify::{
 };
 use solid_notify_conformance::Backend;
 use solid_notify_core::token::AckToken;
+use solid_notify_testkit::MemoryOutbox;
 use test_support::sending::{Calls, PATIENCE, add, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
@@ -169,6 +170,14 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
     let purged = b.outbox().engine().sign_token(AckToken::new(id + 1000, 1, b.clock().now()), MINUTE).unwrap();
     assert_eq!(b.outbox().ack_token(&purged).await.unwrap(), AckResult::Purged);
+    // The same of another store with the same secret says nothing about this one.
+    let other = MemoryOutbox::new();
+    other.use_token_keys(keys());
+    other.engine().know_store().await.unwrap();
+    let (missing, day) = (AckToken::new(id + 1000, 1, b.clock().now()), 24 * 60 * MINUTE);
+    let of_other_store = other.engine().sign_token(missing, day).unwrap();
+    assert_eq!(b.outbox().ack_token(&of_other_store).await.unwrap(), AckResult::OtherNotice);
+    assert_eq!(b.outbox().nack_token(&of_other_store, "no").await.unwrap(), AckResult::OtherNotice);
     // A database with the same secret has given the same id to another notice.
     let (live, ended) = (add(b, "sync").await, id);
     let live_before = record(b, live).await;

@@ -30,6 +30,10 @@ pub trait DefinitionStore: Send + Sync + 'static {
 
     /// Returns what stops sending: the switch, and the limits over all nodes. One statement, run together with the definitions.
     async fn send_limits(&self) -> Result<SendLimits, StoreError>;
+
+    /// Returns the random number that the store got when it was created, so that tokens of another store are known as such. `None`: it
+    /// was deleted.
+    async fn store_id(&self) -> Result<Option<i64>, StoreError>;
 }
 
 /// A change of one definition.

@@ -9,6 +9,7 @@ use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::{NewNotice, StoreError};
 
 use super::given::{self, DueTime, Text};
+use super::keys::number_of;
 use super::row::is_true;
 use super::{AGAIN, AT_ONCE, CHANGE, INSERT, LOOK, RedisStore, busy, codec, def_of, member, notice_id, pause};
 
@@ -61,6 +62,7 @@ impl RedisStore {
         }
         let call = format!("{:x}", fastrand::u64(..));
         let mut stored = vec![(0, false); notices.len()];
+        let mut last_number = 0;
         for (def_id, places) in of_definitions {
             for chunk in places.chunks(AT_ONCE) {
                 let new = |at: &usize| {
@@ -90,10 +92,24 @@ impl RedisStore {
                 for (at, reply) in chunk.iter().zip(answers) {
                     let id = reply.get(1..).and_then(|member| member.parse().ok()).unwrap_or_default();
                     stored[*at] = (id, reply.starts_with('n'));
+                    if reply.starts_with('n') && id > notices[*at].0 {
+                        last_number = last_number.max(number_of(id));
+                    }
                 }
             }
         }
+        self.number_after(last_number).await?;
         Ok(stored)
+    }
+
+    /// Moves the counter of notices behind a number that an insert found free, because the counter was lost or set back. 0: it found none.
+    async fn number_after(&self, number: i64) -> Result<(), StoreError> {
+        if number > 0 {
+            let numbered = given::Common::Numbered { number };
+            let _: i64 = self.common(&numbered, "moving the counter of notices").await?;
+            tracing::warn!(number, "the counter of notices was behind: it was lost, or set back by a restore");
+        }
+        Ok(())
     }
 
     /// Adds the notice of a bulk act, due at once; returns its id.
@@ -104,8 +120,13 @@ impl RedisStore {
         let authority = codec::authority_text(authority);
         let notice = given::New { member: member(id), param, authority: Some(&authority), ..given::New::default() };
         let insert = given::Insert { call: &call, notices: vec![notice] };
-        let _: Vec<String> = self.run(&INSERT, def_id, &insert, "adding a bulk act").await?;
-        Ok(id)
+        let answers: Vec<String> = self.run(&INSERT, def_id, &insert, "adding a bulk act").await?;
+        // Another one where this was taken.
+        let stored = answers.first().and_then(|reply| reply.get(1..)?.parse().ok()).unwrap_or(id);
+        if stored > id {
+            self.number_after(number_of(stored)).await?;
+        }
+        Ok(stored)
     }
 
     /// Adds a test, due at once, with its entry in the audit; returns its id.

@@ -279,4 +279,8 @@ impl DefinitionStore for RedisStore {
         let limits = limits.into_iter().filter_map(|(def_id, text)| Some((def_id, codec::limit_row(&text)?)));
         Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
     }
+
+    async fn store_id(&self) -> Result<Option<i64>, StoreError> {
+        self.own_id().await
+    }
 }

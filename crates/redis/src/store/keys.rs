@@ -47,6 +47,7 @@
 //! | `alerts` | hash | definition and reason to the JSON of the alert |
 //! | `due_alerts` | sorted set | definition and reason of each alert to look at again, by time |
 //! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
+//! | `store_id` | string | a random number of this store, which ack tokens contain |
 //! | `switch` | string | JSON, present while all sending is paused |
 //! | `audit` | stream | audit entries about everything else |
 //! | `inbox` | hash | receiver, sender and each idempotency key that it has seen, with zero bytes between them, to a word for the call that marked it |
@@ -107,6 +108,11 @@ pub(super) fn error_group(group: i64) -> String {
 /// Returns the id of the notice with this number.
 pub(crate) fn notice_id(number: i64, def_id: i64) -> i64 {
     number * DEFINITIONS + def_id
+}
+
+/// Returns the number of a notice.
+pub(super) fn number_of(id: i64) -> i64 {
+    id.div_euclid(DEFINITIONS)
 }
 
 /// Returns the definition of a notice.

@@ -118,7 +118,7 @@ impl RedisStore {
     pub(super) async fn apply(&self, reply: &Reply) -> Result<AckResult, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
-            let Some((stored, status)) = self.loaded(reply.id).await? else { return Ok(AckResult::Unknown) };
+            let Some((stored, status)) = self.loaded(reply.id).await? else { return self.missing(reply).await };
             let entry = reply.entry(DateTime::UNIX_EPOCH, Some(stored.def_id), status);
             let audit = entry.as_ref().map(codec::audit_text);
             if status.is_final() {
@@ -143,6 +143,19 @@ impl RedisStore {
             }
         }
         Err(busy("storing an ack or nack"))
+    }
+
+    /// Returns the result of an ack or nack of a notice that is not stored.
+    async fn missing(&self, reply: &Reply) -> Result<AckResult, StoreError> {
+        let own = if reply.store.is_some() { self.own_id().await? } else { None };
+        Ok(reply.of_missing(own))
+    }
+
+    /// Returns the random number of the store, which the first call makes.
+    pub(super) async fn own_id(&self) -> Result<Option<i64>, StoreError> {
+        let random = Text(fastrand::i64(1..));
+        let id: String = self.common(&given::Common::StoreId { random }, "reading the number of the store").await?;
+        Ok(id.parse().ok())
     }
 
     /// Finds out whether acks can be stored: does with a notice of its own what they do, on each master, because an ack writes on the one
@@ -180,7 +193,7 @@ impl RedisStore {
 
     /// Returns the result that an ack or nack would have now.
     pub(crate) async fn preview(&self, reply: &Reply) -> Result<AckResult, StoreError> {
-        let Some((stored, status)) = self.loaded(reply.id).await? else { return Ok(AckResult::Unknown) };
+        let Some((stored, status)) = self.loaded(reply.id).await? else { return self.missing(reply).await };
         if status.is_final() {
             return Ok(of_ended(reply, status, stored.fence(), stored.claimed(status).create_time)
                 .unwrap_or(AckResult::DeadLetterAcked));

@@ -260,6 +260,8 @@ CREATE TABLE IF NOT EXISTS notify_switch (
     who    varchar(200),
     since  datetime(6),
     reason text,
+    -- A random number of this database. Ack tokens contain it.
+    store_id bigint NOT NULL DEFAULT (CAST(CONV(SUBSTRING(SHA2(UUID(), 256), 1, 15), 16, 10) AS signed)),
     CONSTRAINT notify_switch_one CHECK (id = 1),
     CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

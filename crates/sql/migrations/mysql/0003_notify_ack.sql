@@ -13,6 +13,7 @@ CREATE PROCEDURE notify_ack(IN the_id bigint, OUT result varchar(30)) MODIFIES S
 BEGIN
     DECLARE found_id bigint;
     DECLARE ended_id bigint;
+    DECLARE free_id bigint;
     DECLARE ended smallint;
     DECLARE owner bigint;
     DECLARE the_key varchar(200) CHARACTER SET utf8mb4;
@@ -33,10 +34,12 @@ BEGIN
             SELECT id INTO found_id FROM notify_msg WHERE id = the_id FOR UPDATE;
         END IF;
         IF found_id IS NOT NULL THEN
-            -- Deletes an ended notice that has the same id (an id that was given twice). Where there is none, a DELETE would lock the gap,
-            -- too, and so would a look within the condition.
+            -- Replaces an ended notice that has the same id (an id that was given twice). A dead letter is kept under a new id. Where there is
+            -- none, a DELETE would lock the gap, too, and so would a look within the condition.
             SELECT id INTO ended_id FROM notify_msg_history WHERE id = the_id;
             IF ended_id IS NOT NULL THEN
+                SELECT greatest((SELECT max(id) FROM notify_msg_history), (SELECT max(id) FROM notify_msg)) + 1 INTO free_id;
+                UPDATE notify_msg_history SET id = free_id WHERE id = the_id AND status = 3;
                 DELETE FROM notify_msg_history WHERE id = the_id;
             END IF;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,

@@ -4,7 +4,7 @@
 -- success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
 -- It runs with the rights of its caller, which needs USAGE on the schema; SELECT, UPDATE and DELETE on notify_msg; SELECT,
 -- INSERT, UPDATE and DELETE on notify_msg_history; INSERT on notify_audit.
-CREATE FUNCTION notify_ack(notice_id bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION notify_ack(notice_id bigint) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     ended notify_msg_history;
@@ -14,7 +14,10 @@ BEGIN
     FOR look IN 1..2 LOOP
         PERFORM 1 FROM notify_msg m WHERE m.id = notify_ack.notice_id FOR UPDATE;
         IF FOUND THEN
-            -- Deletes an ended notice that has the same id (an id that was given twice).
+            -- Replaces an ended notice that has the same id (an id that was given twice). A dead letter is kept under a new id.
+            UPDATE notify_msg_history h
+            SET id = greatest((SELECT max(id) FROM notify_msg_history), (SELECT max(id) FROM notify_msg)) + 1
+            WHERE h.id = notify_ack.notice_id AND h.status = 3;
             DELETE FROM notify_msg_history h WHERE h.id = notify_ack.notice_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,

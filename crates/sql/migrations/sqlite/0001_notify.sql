@@ -294,7 +294,9 @@ CREATE TABLE notify_switch (
     paused integer NOT NULL DEFAULT 0 CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1)),
     who    text,
     since  text,
-    reason text
+    reason text,
+    -- A random number of this database. Ack tokens contain it.
+    store_id integer NOT NULL DEFAULT (random())
 );
 
 INSERT INTO notify_switch (id) VALUES (1);

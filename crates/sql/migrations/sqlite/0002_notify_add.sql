@@ -6,6 +6,7 @@
 --     INSERT INTO notify_add (name, param, tag) VALUES ('sync_order', '{"order": 7}', 'order:7');
 -- A dedupe key is unique until the notice is claimed for its first attempt (unique_until_claimed: "send the newest state"), or
 -- until it has ended (unique_until_ended: "do this once").
+DROP VIEW IF EXISTS notify_add;
 CREATE VIEW notify_add
     (name, param, description, delay, ordering_key, unique_until_claimed, unique_until_ended, trace_context, max_tries,
      expires_at, tag) AS

@@ -2,10 +2,15 @@
 -- stored functions, so it is an INSERT into a view. It returns nothing. A live notice or a dead letter has then ended as
 -- succeeded. A notice that had succeeded or was cancelled stays as it is, and an unknown id changes nothing.
 --     INSERT INTO notify_ack (id) VALUES (7);
+DROP VIEW IF EXISTS notify_ack;
 CREATE VIEW notify_ack (id) AS SELECT NULL WHERE false;
 
 CREATE TRIGGER notify_ack_insert INSTEAD OF INSERT ON notify_ack
 BEGIN
+    -- An id that was given twice: the ack is of the live notice, and a dead letter with this id is kept under a new one.
+    UPDATE notify_msg_history
+    SET id = max((SELECT max(id) FROM notify_msg_history), (SELECT max(id) FROM notify_msg)) + 1
+    WHERE id = NEW.id AND status = 3 AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);
     -- Dead letters first, because the following statements create no more of them.
     INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
     SELECT 'plain SQL', 'ack', def_id, id, 'a late ack made a success of the dead letter'
@@ -14,7 +19,7 @@ BEGIN
     SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up',
             error_group = NULL
     WHERE id = NEW.id AND status = 3;
-    -- Deletes an ended notice that has the same id (an id that was given twice).
+    -- Deletes another ended notice that has the same id.
     DELETE FROM notify_msg_history WHERE id = NEW.id AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);
     INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
         last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,

@@ -6,6 +6,7 @@
 
 -- Live notices. next_call_time is when a sweeper must look at it: the time of the send or retry, the end of the lease of one that is
 -- being sent, the end of the wait for an ack.
+DROP VIEW IF EXISTS notify_pending;
 CREATE VIEW notify_pending AS
     SELECT m.id, d.name AS definition, m.def_id,
            CASE m.status WHEN 0 THEN 'not sent' WHEN 2 THEN 'failed' WHEN 4 THEN 'awaiting ack' ELSE 'being sent' END AS status,
@@ -17,6 +18,7 @@ CREATE VIEW notify_pending AS
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
 -- Succeeded and cancelled notices, as long as history keeps them.
+DROP VIEW IF EXISTS notify_done;
 CREATE VIEW notify_done AS
     SELECT m.id, d.name AS definition, m.def_id,
            CASE m.status WHEN 1 THEN 'succeeded' ELSE 'cancelled' END AS status,
@@ -28,6 +30,7 @@ CREATE VIEW notify_done AS
     WHERE m.status IN (1, 6);
 
 -- Dead letters.
+DROP VIEW IF EXISTS notify_error;
 CREATE VIEW notify_error AS
     SELECT m.id, d.name AS definition, m.def_id,
            'dead letter' AS status,

@@ -11,7 +11,7 @@ use crate::add::statements::{AddStatements, Duplicate, Looked, Named};
 use crate::caller::{Caller, Context, DOING};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
-use crate::dialect::row::required;
+use crate::dialect::row::{one_number, required};
 use crate::dialect::statement::{Arg, Statement, json};
 
 /// Reads the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
@@ -81,8 +81,23 @@ pub(crate) async fn committed_ids(context: &Context) -> Result<HashMap<String, F
     Ok(alive.map(|def| (def.name, Found { id: def.id, encrypts: def.encrypt_param })).collect())
 }
 
-/// The error for a definition that does not exist. It names the most similar definition.
-pub(crate) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, name: &str, now: Arg<'_>) -> Error {
+/// The error for a definition that does not exist. It names the most similar definition. `may_be_newer`: only this transaction was asked,
+/// which may have an old snapshot.
+pub(crate) async fn unknown_definition<DB: Dialect>(
+    conn: &mut DB::Connection,
+    name: &str,
+    now: Arg<'_>,
+    may_be_newer: bool,
+) -> Error {
+    if let Some(isolation) = DB::KIND.isolation().filter(|_| may_be_newer) {
+        match DB::fetch(conn, &Statement::new(DB::KIND, isolation), &[]).await {
+            Ok(rows) if one_number::<DB>(&rows).is_ok_and(|above| above == Some(1)) => {
+                return Error::NotInSnapshot { name: name.to_owned() };
+            }
+            Ok(_) => {}
+            Err(error) => return failed::<DB>(DOING, error),
+        }
+    }
     let rows = match DB::fetch(conn, &AddStatements::of(DB::KIND).definition_names, &[now]).await {
         Ok(rows) => rows,
         Err(error) => return failed::<DB>(DOING, error),

@@ -18,7 +18,7 @@ use crate::add::new_row::{CHUNK_BYTES, NewRow};
 use crate::add::one::{ROUNDS, insert, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::{AddStatements, Returned};
-use crate::caller::{Caller, DOING, Inserted};
+use crate::caller::{Caller, Context, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::kind::Kind;
@@ -40,13 +40,18 @@ pub(crate) async fn insert_many<DB: Dialect>(
     }
     // A single notice has a statement that takes no JSON batch.
     if let [notice] = notices {
-        return Ok(vec![insert::<DB>(conn, notice, caller).await?]);
+        match insert::<DB>(conn, notice, caller).await {
+            // Here the batch has the id of the definition.
+            Err(Error::NotInSnapshot { .. }) => {}
+            done => return Ok(vec![done?]),
+        }
     }
     caller.check::<DB>(conn)?;
     let names: BTreeSet<&str> = notices.iter().map(NewNotice::name).collect();
     let (mut ids, mut tables) = definition_ids::<DB>(conn, &Vec::from_iter(names.iter().copied()), caller).await?;
+    let mut looked_outside = false;
     if ids.len() < names.len()
-        && !DB::KIND.insert_reads_freely()
+        && DB::KIND.has_snapshots()
         && let Caller::Ours(context) = caller
     {
         // The caller's snapshot may be older than a definition.
@@ -54,7 +59,10 @@ pub(crate) async fn insert_many<DB: Dialect>(
         if ids.is_empty() {
             tables = context.known.tables().to_string();
         }
-        ids.extend(committed.into_iter().filter(|(name, _)| names.contains(name.as_str())));
+        looked_outside = sees_tables_of_store::<DB>(conn, context).await?;
+        if looked_outside {
+            ids.extend(committed.into_iter().filter(|(name, _)| names.contains(name.as_str())));
+        }
     }
     let now = Arg::Int(caller.now_millis());
     let encrypted = encrypted(notices, &ids, caller)?;
@@ -65,7 +73,7 @@ pub(crate) async fn insert_many<DB: Dialect>(
     let mut repeated = Vec::new();
     for (place, notice) in notices.iter().enumerate() {
         let Some(Found { id: owner, .. }) = ids.get(notice.name()) else {
-            return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+            return Err(unknown_definition::<DB>(conn, notice.name(), now, !looked_outside).await);
         };
         let row = NewRow::new(place, *owner, notice);
         match row.key().map(|key| keys.entry(key)) {
@@ -106,6 +114,16 @@ pub(crate) async fn insert_many<DB: Dialect>(
     }
     // Every row that was not repeated has its result, else the statements above failed.
     inserted.into_iter().map(|inserted| inserted.ok_or_else(|| failed::<DB>(DOING, lost_again()))).collect()
+}
+
+/// True where the transaction sees the tables in which the store reads definitions: an application may choose a tenant's schema. On MySQL the
+/// insert itself compares them.
+async fn sees_tables_of_store<DB: Dialect>(conn: &mut DB::Connection, context: &Context) -> Result<bool> {
+    if !DB::KIND.insert_reads_freely() {
+        return Ok(true);
+    }
+    let tables = context.known.look::<DB>(conn).await.map_err(|error| failed::<DB>(DOING, error))?;
+    Ok(*tables == *context.known.tables())
 }
 
 /// Returns all notices with those encrypted whose definitions demand it; `None`: none does.

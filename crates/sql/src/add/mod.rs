@@ -38,7 +38,15 @@ impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
                 self.seen_open();
                 inserted
             }
-            None => insert::<DB>(conn, &notice, Caller::Ours(context)).await?,
+            // Several go by the ids of their definitions, which may be newer than the snapshot of this transaction.
+            None => match insert::<DB>(conn, &notice, Caller::Ours(context)).await {
+                Err(Error::NotInSnapshot { .. }) => {
+                    let mut inserted =
+                        insert_many::<DB>(conn, std::slice::from_ref(&notice), Caller::Ours(context)).await?;
+                    inserted.pop().ok_or_else(|| failed::<DB>(DOING, one::lost_again()))?
+                }
+                inserted => inserted?,
+            },
         };
         Ok(self.remember(&notice, inserted))
     }

@@ -44,7 +44,7 @@ async fn insert_live<DB: Dialect>(
             let notice = encrypted.as_ref().unwrap_or(notice);
             insert_of::<DB>(conn, (found.id, &tables), notice, now).await.map_err(failed)
         }
-        None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
+        None => Err(unknown_definition::<DB>(conn, notice.name(), now, true).await),
     }
 }
 
@@ -76,7 +76,7 @@ async fn insert_by_name<DB: Dialect>(
         }
         // No row was inserted: the notice is a duplicate, or the definition does not exist or stores only encrypted parameters.
         let Some(found) = definition_ids::<DB>(conn, &[notice.name()], caller).await?.0.remove(notice.name()) else {
-            return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+            return Err(unknown_definition::<DB>(conn, notice.name(), now, true).await);
         };
         if let Some(now_encrypted) = found.encrypted(notice, caller)? {
             encrypted = Some(now_encrypted);

@@ -255,6 +255,18 @@ impl Kind {
         }
     }
 
+    /// True where a transaction of the outbox may have a snapshot. On SQLite it has the lock of the file, so nothing is newer.
+    pub(crate) fn has_snapshots(self) -> bool {
+        self != Self::Sqlite
+    }
+
+    /// Selects 1 in a transaction that does not see what is committed after its begin.
+    pub(crate) fn isolation(self) -> Option<&'static str> {
+        (self == Self::Postgres).then_some(
+            "SELECT CASE WHEN current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN 1 ELSE 0 END::bigint",
+        )
+    }
+
     /// True where the driver checks that a transaction has begun.
     pub(crate) fn begin_is_seen(self) -> bool {
         self == Self::Postgres

@@ -153,12 +153,6 @@ impl Kind {
         self == Sqlite
     }
 
-    /// True where a statement that looks for a row by its id, locks it and finds none locks the gap instead, in a transaction of the application
-    /// (REPEATABLE READ). Until it ends, no other session could insert there.
-    pub(crate) fn locks_gaps(self) -> bool {
-        self == MySql
-    }
-
     /// Locks one row. Waits for other sessions.
     pub(crate) fn lock_wait(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 //! Only the settings that matter differ from database to database: each has its list of checks.
 
 mod check;
+mod grants;
 mod mysql;
 mod postgres;
 mod rights;
@@ -36,6 +37,7 @@ pub(crate) async fn examine<DB: Dialect>(on: &Share<DB>) -> sqlx::Result<Vec<Fin
     findings.extend(of_schema);
     if has_tables {
         findings.push(rights::examine(on).await);
+        findings.extend(grants::examine(on).await);
     }
     Ok(findings)
 }

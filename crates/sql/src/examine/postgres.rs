@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "oldest_transaction",
         sql: "SELECT coalesce(extract(epoch FROM max(statement_timestamp() - since)), 0)::bigint::text FROM (
-                SELECT xact_start AS since FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+                SELECT xact_start AS since FROM pg_stat_activity WHERE (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND pid <> pg_backend_pid()
                 UNION ALL SELECT prepared FROM pg_prepared_xacts
               ) AS open",
         judge: |seconds| {

@@ -1,14 +1,12 @@
-//! Compares the tables and indexes with those of the migrations.
-
-use std::collections::BTreeSet;
+//! Compares the version of the tables, their objects and the next ids with what the migrations make.
 
 use solid_notify_core::finding::Finding;
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
-use crate::dialect::statement::Statement;
-use crate::examine::statements::catalogue;
-use crate::migrate;
+use crate::migrate::{self, newest};
+use crate::restore::ids::Behind;
+use crate::restore::{self, Object, Sort};
 
 /// Returns whether there are tables, and what is wrong with them.
 pub(super) async fn examine<DB: Dialect>(on: &Share<DB>) -> (bool, Vec<Finding>) {
@@ -18,7 +16,7 @@ pub(super) async fn examine<DB: Dialect>(on: &Share<DB>) -> (bool, Vec<Finding>)
     };
     let mut findings = vec![migrations];
     if version > 0 {
-        findings.push(indexes(on).await.unwrap_or_else(|error| Finding::unknown("indexes", error.to_string())));
+        findings.extend(lost(on, version).await);
     }
     (version > 0, findings)
 }
@@ -31,7 +29,7 @@ async fn stored<DB: Dialect>(on: &Share<DB>) -> sqlx::Result<i64> {
 }
 
 fn migrations<DB: Dialect>(stored: i64) -> Finding {
-    let newest = DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0);
+    let newest = newest::<DB>();
     match stored.cmp(&newest) {
         std::cmp::Ordering::Equal => Finding::fine("migrations", format!("the tables have version {stored}")),
         std::cmp::Ordering::Less => Finding::problem(
@@ -49,50 +47,59 @@ fn migrations<DB: Dialect>(stored: i64) -> Finding {
     }
 }
 
-async fn indexes<DB: Dialect>(on: &Share<DB>) -> sqlx::Result<Finding> {
-    let rows = on.rows(&Statement::new(DB::KIND, catalogue(DB::KIND)), &[]).await?;
-    let mut missing = expected(DB::MIGRATIONS.iter().map(|(_, _, sql)| *sql));
-    for row in &rows {
-        missing.remove(DB::text(row, 0)?.unwrap_or_default().as_str());
-    }
-    if missing.is_empty() {
-        return Ok(Finding::fine("indexes", "all are there"));
-    }
-    Ok(Finding::problem(
-        "indexes",
-        format!("missing or invalid: {}", Vec::from_iter(missing).join(", ")),
-        "statements read whole tables; without a unique one dedupe and ordering keys do not hold",
-        "solid-notify schema prints the statements that create them",
-    ))
-}
-
-/// Returns the names of the indexes that these scripts create: by CREATE INDEX, or as KEY or INDEX in CREATE TABLE.
-fn expected<'s>(scripts: impl Iterator<Item = &'s str>) -> BTreeSet<&'s str> {
-    let name = |line: &'s str| {
-        let mut words = line.split([' ', '(']).filter(|word| !word.is_empty());
-        let mut word = words.next()?;
-        let created = word == "CREATE";
-        if created {
-            word = words.next()?;
-        }
-        if word == "UNIQUE" {
-            word = words.next()?;
-        }
-        let is_index = word == "INDEX" || (word == "KEY" && !created);
-        words.next().filter(|name| is_index && name.starts_with("notify_"))
+/// Judges what a restore can lose: indexes, the other objects, and the next ids.
+async fn lost<DB: Dialect>(on: &Share<DB>, version: i64) -> Vec<Finding> {
+    // A newer release may have other objects; it keeps the indexes.
+    let known = version <= newest::<DB>();
+    let mut findings = Vec::new();
+    let mut conn = match on.get().await {
+        Ok(conn) => conn,
+        Err(error) => return vec![Finding::unknown("indexes", error.to_string())],
     };
-    scripts.flat_map(str::lines).filter_map(|line| name(line.trim())).collect()
+    match restore::lost_objects::<DB>(&mut conn, version).await {
+        Ok(lost) => {
+            let (indexes, others): (Vec<_>, Vec<_>) = lost.iter().partition(|object| object.sort == Sort::Index);
+            findings.push(judged(
+                "indexes",
+                &indexes,
+                "missing or invalid",
+                "statements read whole tables; without a unique one dedupe and ordering keys do not hold",
+            ));
+            findings.extend(known.then(|| {
+                let meaning = "plain SQL cannot add or ack notices, or a view for people and reports fails";
+                judged("objects", &others, "missing, different or not readable", meaning)
+            }));
+        }
+        Err(error) => findings.push(Finding::unknown("indexes", error.to_string())),
+    }
+    findings.push(match restore::ids::behind::<DB>(&mut conn).await {
+        Ok(behind) => ids(&behind),
+        Err(error) => Finding::unknown("ids", error.to_string()),
+    });
+    conn.done();
+    findings
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn judged(check: &'static str, lost: &[&Object], how: &str, meaning: &'static str) -> Finding {
+    match lost.is_empty() {
+        true => Finding::fine(check, "all are there"),
+        false => {
+            let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            Finding::problem(check, format!("{how}: {}", names.join(", ")), meaning, "solid-notify migrate")
+        }
+    }
+}
 
-    #[test]
-    fn indexes_are_found_in_both_forms() {
-        let script = "CREATE TABLE notify_a (\n  id int PRIMARY KEY,\n  KEY notify_a_x (x),\n  UNIQUE KEY notify_a_y (y),\n  keyed int);
-            CREATE UNIQUE INDEX notify_b_z\n ON notify_b (z);\nCREATE INDEX notify_b_w ON notify_b(w);\n-- INDEX notify_c\n";
-        let found: Vec<&str> = expected([script].into_iter()).into_iter().collect();
-        assert_eq!(found, ["notify_a_x", "notify_a_y", "notify_b_w", "notify_b_z"]);
+fn ids(behind: &[Behind]) -> Finding {
+    let of =
+        |behind: &Behind| format!("the next id of {} is {}, and {} was given", behind.table, behind.next, behind.last);
+    match behind.is_empty() {
+        true => Finding::fine("ids", "none is given twice"),
+        false => Finding::problem(
+            "ids",
+            behind.iter().map(of).collect::<Vec<_>>().join("; "),
+            "a notice with the id of an ended one replaces it; definitions and audit entries cannot be inserted",
+            "solid-notify migrate",
+        ),
     }
 }

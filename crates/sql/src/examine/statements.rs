@@ -18,18 +18,6 @@ pub(crate) fn may_be_pooled(kind: Kind) -> bool {
     kind == Kind::Postgres
 }
 
-/// Selects the names of usable indexes.
-pub(crate) fn catalogue(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Postgres => {
-            "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-             WHERE i.indisvalid AND i.indisready AND pg_table_is_visible(i.indrelid)"
-        }
-        Kind::MySql => "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = database()",
-        Kind::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'index'",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use solid_notify_core::finding::Severity::{self, Fine, Problem, Warning};

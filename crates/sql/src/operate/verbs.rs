@@ -21,6 +21,7 @@ use crate::operate::purge::{PurgedRow, read_purged};
 use crate::ordering::{keys_of, unblock};
 use crate::record::{Found, lock_record};
 use crate::settle::statements::{HISTORY, SettleStatements};
+use crate::settle::twice::make_room;
 
 columns! {
     /// A dead letter, and the dedupe key that it gets back when it is retried.
@@ -237,13 +238,13 @@ async fn revive<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, rows: &[Verb
     Ok(())
 }
 
-/// Moves live notices to history as cancelled. As in a settle, deletes rows of history that have the same ids (ids that were
+/// Moves live notices to history as cancelled. As in a settle, rows of history that have the same ids make room (ids that were
 /// given twice).
 async fn cancel<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, ids: &[i64], reason: &str) -> sqlx::Result<()> {
     let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
     let args = [now, Arg::Ids(ids), reason.into()];
     let keys = keys_of::<DB>(tx, now, ids).await?;
-    DB::execute(tx, &settle.evict, &args[..2]).await?;
+    make_room::<DB>(tx, now, ids).await?;
     DB::execute(tx, &verbs.cancel, &args).await?;
     DB::execute(tx, &settle.remove, &args[..2]).await?;
     unblock::<DB>(tx, now, keys).await

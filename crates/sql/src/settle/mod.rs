@@ -4,6 +4,7 @@
 pub(crate) mod pass_on;
 pub(crate) mod row;
 pub(crate) mod statements;
+pub(crate) mod twice;
 
 use std::collections::HashMap;
 
@@ -24,6 +25,7 @@ use crate::ordering::{keys_of_ended, unblock};
 use crate::settle::pass_on::pass_on;
 use crate::settle::row::{Fenced, NewState, read_stored};
 use crate::settle::statements::SettleStatements;
+use crate::settle::twice::make_room;
 use crate::shortcuts::MetLock;
 use crate::shortcuts::archive_bare::archive_bare;
 use crate::shortcuts::settle_at_once::{at_once, settle_at_once};
@@ -32,7 +34,7 @@ use crate::shortcuts::settle_bare::{bare, settle_bare};
 /// How a batch is written: by the plain path, or by a shortcut, which is one statement.
 #[derive(Clone, Copy)]
 enum Way {
-    /// One statement for each step. `evict`: rows of history are deleted whose ids were given to new notices.
+    /// One statement for each step. `evict`: rows of history make room whose ids were given to new notices.
     Steps { evict: bool },
     /// See [`settle_at_once`].
     AtOnce(&'static Statement),
@@ -155,12 +157,7 @@ async fn settle_by_steps<DB: Dialect>(
     }
     if evict && !kept.is_empty() {
         let ids = kept.iter().map(|settle| settle.id).collect::<Vec<_>>();
-        let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
-        tracing::error!(
-            evicted,
-            ?ids,
-            "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
-        );
+        make_room::<DB>(tx, now, &ids).await?;
     }
     let kept = archive_bare::<DB>(tx, now, kept).await?;
     if !kept.is_empty() {
@@ -196,13 +193,9 @@ pub(crate) async fn explain_end<DB: Dialect>(
 pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
     let statements = SettleStatements::of(DB::KIND);
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
-    // Deletes an ended notice with the same id, because an error would end the caller's transaction.
-    let is_there = match &statements.has_ended {
-        Some(look) => !DB::fetch(conn, look, &[now, settle.id.into()]).await?.is_empty(),
-        None => true,
-    };
-    if is_there {
-        DB::execute(conn, &statements.evict, &[now, id]).await?;
+    // Makes room where an ended notice has the same id, because an error would end the caller's transaction.
+    if !DB::fetch(conn, &statements.has_ended, &[now, settle.id.into()]).await?.is_empty() {
+        make_room::<DB>(conn, now, std::slice::from_ref(&settle.id)).await?;
     }
     DB::execute(conn, &statements.archive, &[now, json(&[NewState::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;

@@ -14,11 +14,14 @@ statements! {
     SettleStatements:
     lock,
     evict,
+    dead_with_ids,
+    last_id,
+    renumber,
     archive,
     remove,
     reschedule,
     verify,
-    [has_ended,]
+    has_ended,
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
@@ -81,12 +84,20 @@ impl SettleStatements {
                     columns = OfClaim::list("m.id", "m.fence", "b.was")
                 ),
             }),
-            // Where a DELETE that finds nothing would lock the gap, until the transaction of the application ends.
-            has_ended: kind
-                .locks_gaps()
-                .then(|| statement("SELECT 1 FROM notify_msg_history WHERE id = $2".into())),
+            // A look first: a DELETE that finds nothing would lock the gap on MySQL, until the transaction of the application ends.
+            has_ended: statement("SELECT 1 FROM notify_msg_history WHERE id = $2".into()),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(deleted(kind, "notify_msg_history")),
+            dead_with_ids: statement(format!(
+                "SELECT m.id, m.def_id FROM notify_msg_history AS m{} WHERE {} AND m.status + 0 = 3",
+                kind.by_index("PRIMARY"),
+                kind.listed("m.id", "$2")
+            )),
+            last_id: statement(
+                "SELECT coalesce(max(id), 0) FROM notify_msg_history UNION ALL SELECT coalesce(max(id), 0) FROM notify_msg"
+                    .into(),
+            ),
+            renumber: statement("UPDATE notify_msg_history SET id = $3 WHERE id = $2".into()),
             archive: statement(format!(
                 "INSERT INTO notify_msg_history ({HISTORY}, error_group)
                  SELECT m.id, m.def_id, m.param, b.new_description, {new_errors}, b.new_status, m.fence,

@@ -24,7 +24,9 @@ impl State {
             self.audit.extend(entry);
             return AckResult::Applied;
         }
-        let Some(ended) = self.history.get_mut(&reply.id) else { return AckResult::Unknown };
+        let Some(ended) = self.history.get_mut(&reply.id) else {
+            return reply.of_missing(Some(self.store_id));
+        };
         let notice = &mut ended.live.notice;
         if let Some(answered) = of_ended(reply, notice.status, notice.fence, notice.create_time) {
             return answered;

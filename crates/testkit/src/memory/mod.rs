@@ -10,6 +10,8 @@ mod store;
 mod versions;
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, MutexGuard};
@@ -57,6 +59,8 @@ pub(crate) struct State {
     series: BTreeMap<(i64, DateTime<Utc>, String), SeriesCounts>,
     last_id: i64,
     last_definition_id: i64,
+    /// A random number. Ack tokens contain it.
+    store_id: i64,
 }
 
 /// A row of `notify_msg`.
@@ -98,7 +102,9 @@ pub(crate) struct MemoryStore {
 
 impl MemoryStore {
     pub(crate) fn new(clock: Option<HandClock>) -> Self {
-        Self { clock, state: Mutex::default() }
+        let random = RandomState::new().build_hasher().finish();
+        let state = State { store_id: i64::try_from(random >> 1).unwrap_or(1), ..State::default() };
+        Self { clock, state: Mutex::new(state) }
     }
 
     pub(crate) fn time(&self) -> DateTime<Utc> {

@@ -312,6 +312,10 @@ impl DefinitionStore for MemoryStore {
     async fn send_limits(&self) -> Result<SendLimits, StoreError> {
         Ok(self.state().send_limits())
     }
+
+    async fn store_id(&self) -> Result<Option<i64>, StoreError> {
+        Ok(Some(self.state().store_id))
+    }
 }
 
 #[async_trait]

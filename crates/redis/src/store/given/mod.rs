@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
+    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, SeriesRow, Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
 pub(super) use verb::{StepVerb, Target, Verb};
@@ -199,15 +199,6 @@ pub(super) enum Change<'a> {
     },
 }
 
-/// The counters of a node and minute.
-#[derive(Serialize)]
-pub(super) struct SeriesRow {
-    pub(super) hour: String,
-    pub(super) begin: i64,
-    pub(super) field: String,
-    pub(super) counts: Vec<u64>,
-}
-
 /// What a look saw, and the audit entry of the change that follows.
 #[derive(Serialize)]
 pub(super) struct SeenStep {
@@ -296,6 +287,12 @@ pub(super) enum Common<'a> {
         audit: String,
     },
     Paused,
+    StoreId {
+        random: Text<i64>,
+    },
+    Numbered {
+        number: i64,
+    },
     Audit(Entries),
     Alert {
         field: &'a str,

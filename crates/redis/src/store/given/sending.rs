@@ -189,3 +189,12 @@ pub(in crate::store) struct Outcome<'a> {
 fn is_unset(flag: &bool) -> bool {
     !flag
 }
+
+/// The counters of a node and minute.
+#[derive(Serialize)]
+pub(in crate::store) struct SeriesRow {
+    pub(in crate::store) hour: String,
+    pub(in crate::store) begin: i64,
+    pub(in crate::store) field: String,
+    pub(in crate::store) counts: Vec<u64>,
+}

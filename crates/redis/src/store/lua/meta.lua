@@ -128,6 +128,20 @@ elseif what == 'switch' then
   return 1
 elseif what == 'paused' then
   return redis.call('GET', key('switch')) or ''
+elseif what == 'store_id' then
+  -- `random`: the number that the store gets if it has none. A server that is full or read-only gives it none.
+  local id = redis.call('GET', key('store_id'))
+  if not id then
+    redis.pcall('SET', key('store_id'), given.random)
+    id = redis.call('GET', key('store_id')) or ''
+  end
+  return id
+elseif what == 'numbered' then
+  -- Ids up to `number` were given: the counter was lost, or set back.
+  if tonumber(redis.call('GET', key('last_notice')) or '0') < given.number then
+    redis.call('SET', key('last_notice'), text(given.number))
+  end
+  return 1
 elseif what == 'audit' then
   return read_audit(key('audit'))
 elseif what == 'alert' then
