@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
+    Arrived, Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
 
@@ -95,13 +95,6 @@ pub(super) enum Look<'a> {
     Limits,
 }
 
-/// What has arrived of a target's list; an empty text: of alarms.
-#[derive(Serialize)]
-pub(super) struct Arrived {
-    pub(super) target: String,
-    pub(super) arrived: i64,
-}
-
 /// A part of a stream of audit entries.
 #[derive(Clone, Serialize)]
 pub(super) struct Entries {
@@ -146,6 +139,8 @@ pub(super) enum Change<'a> {
         fence: Text<i64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         targets: Option<Vec<Text<i64>>>,
+        /// Those that are left for the end.
+        owed: BTreeMap<String, bool>,
         most: usize,
     },
     Extend {
