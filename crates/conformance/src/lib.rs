@@ -18,6 +18,7 @@ pub mod claiming;
 pub mod counting;
 pub mod definitions;
 pub mod encrypting;
+pub mod families;
 pub mod filtering;
 pub mod grouping;
 pub mod inbox;
@@ -188,6 +189,10 @@ macro_rules! suite {
                 a_definition_is_purged_after_its_targets,
                 a_target_is_stored_with_the_id_of_its_definition,
                 a_list_of_definitions_has_targets;
+            families: target_that_is_owed_a_notice_gets_it_last,
+                outcome_that_other_targets_decided_is_not_stored,
+                refusal_by_an_edited_filter_is_not_stored,
+                edit_that_breaks_a_target_is_refused_and_names_it;
             acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
                 an_ack_can_be_awaited_for_ever,
                 an_ack_ends_a_notice_in_every_live_state,

@@ -28,6 +28,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         alarm: None,
         for_breaker: None,
         pass_to: Vec::new(),
+        decided_by: None,
     }
 }
 

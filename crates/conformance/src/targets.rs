@@ -6,27 +6,27 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use solid_notify_core::definition::Definitions;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{PassOn, PassedOn, Purge, Settle, Settled};
+use solid_notify_core::store::{PassOn, PassedOn, Purge, SeenTarget, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Error, NewNotice, NotifyDef, Status, Updated};
 
 use super::{Backend, LEASE, crash, fail, outcome, succeed};
 
 /// The ids of a definition and of its targets.
-struct Defs {
-    order: i64,
-    erp: i64,
-    mail: i64,
+pub(super) struct Defs {
+    pub(super) order: i64,
+    pub(super) erp: i64,
+    pub(super) mail: i64,
 }
 
 impl Defs {
-    async fn new(b: &dyn Backend) -> Self {
+    pub(super) async fn new(b: &dyn Backend) -> Self {
         let order = b.define(NotifyDef::new("order")).await;
         let [erp, mail] = ["erp", "mail"].map(|name| NotifyDef::target("order", name));
         Self { order, erp: b.define(erp).await, mail: b.define(mail).await }
     }
 
-    fn passed_on(&self, claimed: &ClaimedNotice) -> Settle {
+    pub(super) fn passed_on(&self, claimed: &ClaimedNotice) -> Settle {
         let reason = Some("passed on to 2 targets: erp, mail".to_owned());
         let next = Next::Finish { status: Status::Succeeded, reason, keep: true };
         Settle { pass_to: vec![self.erp, self.mail], ..outcome(claimed, next) }
@@ -40,13 +40,13 @@ impl Defs {
         id
     }
 
-    async fn counts(&self, b: &dyn Backend) -> (usize, usize) {
+    pub(super) async fn counts(&self, b: &dyn Backend) -> (usize, usize) {
         let of = async |target| b.claim_slice(target, Status::NotSent, 10_000).await.len();
         (of(self.erp).await, of(self.mail).await)
     }
 }
 
-fn order() -> NewNotice {
+pub(super) fn order() -> NewNotice {
     NewNotice::new("order", serde_json::json!({ "amount": 7 })).unwrap()
 }
 
@@ -214,10 +214,17 @@ pub async fn many_notices_are_passed_on_at_once(b: &dyn Backend) {
 impl Defs {
     /// A part of passing a notice on to both targets, one in each part.
     async fn part(&self, b: &dyn Backend, claimed: &ClaimedNotice) -> PassedOn {
-        let targets = vec![self.erp, self.mail];
-        let (id, def_id, fence) = (claimed.id, self.order, claimed.fence);
-        let part = PassOn { id, def_id, fence, known: targets.clone(), targets, most: 1 };
-        b.stores().send.pass_on(&part).await.unwrap()
+        b.stores().send.pass_on(&self.part_of(claimed, 1)).await.unwrap()
+    }
+
+    pub(super) fn part_of(&self, claimed: &ClaimedNotice, most: usize) -> PassOn {
+        let (targets, known) = (vec![self.erp, self.mail], self.known());
+        let (id, def_id, fence, owed) = (claimed.id, self.order, claimed.fence, Vec::new());
+        PassOn { id, def_id, fence, targets, known, owed, most }
+    }
+
+    pub(super) fn known(&self) -> Vec<SeenTarget> {
+        vec![self.erp.into(), self.mail.into()]
     }
 
     fn done(&self, done: usize) -> PassedOn {
@@ -246,10 +253,9 @@ pub async fn parts_of_passing_on_reach_each_target_once(b: &dyn Backend) {
     b.settle_one(crash(&expired)).await;
     let second = b.claim_slice(defs.order, Status::Failed, 1).await.remove(0);
     assert_eq!(defs.part(b, &first).await, PassedOn::Busy, "its claim was lost");
-    let known = b.outbox().operator("alice").targets("order").await.unwrap().into_iter().map(|row| row.id);
-    let mut known: Vec<i64> = known.collect();
-    known.sort_unstable();
-    let part = PassOn { id, def_id: defs.order, fence: second.fence, targets: known.clone(), known, most: 10 };
+    let rows = b.outbox().operator("alice").targets("order").await.unwrap();
+    let (targets, known) = (rows.iter().map(|row| row.id).collect(), rows.iter().map(SeenTarget::from).collect());
+    let part = PassOn { targets, known, ..defs.part_of(&second, 10) };
     for _ in 0..3 {
         assert_eq!(b.stores().send.pass_on(&part).await.unwrap(), defs.done(2));
     }

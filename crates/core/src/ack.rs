@@ -190,6 +190,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 alarm: None,
                 for_breaker: None,
                 pass_to: Vec::new(),
+                decided_by: None,
             }))
         }
         ReplyKind::Nack(reason)

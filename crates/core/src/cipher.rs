@@ -53,10 +53,10 @@ pub trait ParamCipher: Send + Sync {
     /// Decrypts what [`Self::encrypt`] returned with this key for this `owner`.
     ///
     /// # Errors
-    /// [`CipherError::UnknownKey`] and [`CipherError::Unavailable`] let the notice wait. [`CipherError::Altered`] makes it a dead letter.
+    /// [`CipherError::UnknownKey`], [`CipherError::WrongKey`] and [`CipherError::Unavailable`] let the notice wait. [`CipherError::Altered`] makes it a dead letter.
     fn decrypt(&self, key: &str, bytes: &[u8], owner: &[u8]) -> Result<Vec<u8>, CipherError>;
 
-    /// Returns the ids of the keys by which it decrypts. Each node reports them, so that no alert is raised about a parameter that another
+    /// Returns the ids of the keys by which it decrypts, and the names by which [`CipherError::WrongKey`] calls them. Each node reports them, so that no alert is raised about a parameter that another
     /// node can decrypt. None by default: then each node that lacks the key of a waiting notice raises one.
     fn keys(&self) -> Vec<String> {
         Vec::new()
@@ -83,6 +83,16 @@ pub enum CipherError {
         key: String,
         /// The ids of the keys that this process has.
         known: Vec<String>,
+    },
+    /// This process has another key under the id of the key.
+    #[error(
+        "it is encrypted with another key than the one that this process has under the id {key:?}: the needed key is {needed:?}"
+    )]
+    WrongKey {
+        /// The id.
+        key: String,
+        /// The needed key, as [`ParamCipher::keys`] of a process that has it names it.
+        needed: String,
     },
     /// The stored text was changed, or belongs to another definition.
     #[error(

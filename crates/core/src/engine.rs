@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::blocking::Blocking;
 use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
-use crate::definition::{Budget, InForce, NotifyDef, Problem, in_force, quickly};
+use crate::definition::{Budget, Edits, InForce, NotifyDef, Problem, in_force, quickly, with_row};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, StoreError};
 use crate::metrics::{self, Commits};
@@ -87,18 +87,52 @@ impl Engine {
         followed_among(def, &self.stores.definitions.definitions().await?)
     }
 
-    /// Checks a definition before it is stored, as [`Self::validate`] does, a target with what it inherits. Returns the row to store.
+    /// Checks a definition before it is stored, as [`Self::validate`] does, a target with what it inherits, and what the edit would break in
+    /// its targets. Returns the row to store.
     ///
     /// # Errors
-    /// [`Error::InvalidDefinition`] names every column that cannot work; those of the store.
+    /// [`Error::InvalidDefinition`] names every column that cannot work; [`Error::Invalid`] what would break; those of the store.
     pub(crate) async fn checked(&self, def: NotifyDef) -> Result<NotifyDef> {
-        let followed = self.followed(&def).await?;
+        let rows = self.stores.definitions.definitions().await?;
+        self.checked_among(def, &rows)
+    }
+
+    /// The same of a definition that replaces the stored one of its name, if there is one.
+    pub(crate) async fn checked_by_name(&self, def: NotifyDef) -> Result<NotifyDef> {
+        let rows = self.stores.definitions.definitions().await?;
+        let stored = rows.iter().find(|row| row.name == def.name && row.delete_time.is_none());
+        let id = stored.map_or(def.id, |row| row.id);
+        Ok(NotifyDef { id: def.id, ..self.checked_among(NotifyDef { id, ..def }, &rows)? })
+    }
+
+    /// The same among these rows.
+    pub(crate) fn checked_among(&self, def: NotifyDef, rows: &[NotifyDef]) -> Result<NotifyDef> {
+        let followed = followed_among(&def, rows)?;
         self.validate(&followed)?;
-        Ok(NotifyDef { target_of: followed.target_of, ..def })
+        let new = NotifyDef { target_of: followed.target_of, ..def };
+        if new.id != 0 {
+            let after = with_row(rows, &new);
+            self.check_family(new.id, &Edits { before: rows, after: &after })?;
+        }
+        Ok(new)
+    }
+
+    /// Checks what the edit of a row would break in its targets, beside other edits.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what.
+    pub(crate) fn check_family(&self, id: i64, edits: &Edits<'_>) -> Result<()> {
+        let broken = edits.breaks(id, |row| self.problems(row));
+        if broken.is_empty() { Ok(()) } else { Err(Error::Invalid { what: "edit", problem: broken.join("; ") }) }
     }
 
     /// Checks a definition: each column, and `handler_config` by its handler if this process has the handler.
     pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
+        let problems = self.problems(def);
+        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidDefinition { name: def.name.clone(), problems }) }
+    }
+
+    fn problems(&self, def: &NotifyDef) -> Vec<Problem> {
         let mut problems = def.policy().err().unwrap_or_default();
         let check = self.config_checks.read().get(def.handler_name()).cloned();
         let is_read = !problems.iter().any(|problem| problem.column == "handler_config");
@@ -107,7 +141,7 @@ impl Engine {
             // Without the value, which may contain a secret in the wrong place.
             problems.push(Problem::new("handler_config", "…", format!("what its handler accepts: {problem}")));
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidDefinition { name: def.name.clone(), problems }) }
+        problems
     }
 
     /// Returns the store, by its roles.
@@ -299,7 +333,7 @@ impl Engine {
 
 /// Returns a definition as it would be followed among these, with the id of its parent if it is a target.
 pub(crate) fn followed_among(def: &NotifyDef, rows: &[NotifyDef]) -> Result<NotifyDef> {
-    let InForce { mut row, problem } = def.among(rows);
+    let InForce { mut row, problem, .. } = def.among(rows);
     if let Some(problem) = problem {
         return Err(Error::InvalidDefinition { name: def.name.clone(), problems: vec![problem] });
     }

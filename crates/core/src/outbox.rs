@@ -70,7 +70,7 @@ impl AnyOutbox {
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
     /// row ten times meanwhile.
     pub async fn define_or_replace(&self, def: NotifyDef) -> Result<Defined> {
-        let def = self.engine.checked(def).await?;
+        let def = self.engine.checked_by_name(def).await?;
         for _ in 0..EDITS {
             match self.plan(&def).await? {
                 Plan::Create => {
@@ -96,7 +96,7 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::define_or_replace`].
     pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
-        let def = self.engine.checked(def.clone()).await?;
+        let def = self.engine.checked_by_name(def.clone()).await?;
         let rows = self.engine.stores().definitions.definitions().await?;
         let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
             return Ok(Plan::Create);

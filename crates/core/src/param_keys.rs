@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 
 /// The length of a key in bytes.
 const KEY_BYTES: usize = 32;
+/// The length of the check value of a key in bytes. It stands before and behind what a key encrypted, so that neither a changed nor a cut text
+/// looks like that of another key.
+const CHECK_BYTES: usize = 4;
 /// The length of a nonce in bytes.
 const NONCE_BYTES: usize = 24;
 /// The longest id of a key in bytes.
@@ -45,7 +48,11 @@ pub struct ParamKeys {
 }
 
 /// A key of parameters: 32 random bytes. Dropped, it is overwritten.
-pub struct ParamKey(XChaCha20Poly1305);
+pub struct ParamKey {
+    cipher: XChaCha20Poly1305,
+    /// Differs between keys, and says nothing of the key.
+    check: [u8; CHECK_BYTES],
+}
 
 impl fmt::Debug for ParamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +67,12 @@ impl ParamKey {
     /// [`Error::ParamKeys`] for another length.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let wrong = |_| refused(format!("a key has {} bytes; it must have {KEY_BYTES} random ones", bytes.len()));
-        XChaCha20Poly1305::new_from_slice(bytes).map(Self).map_err(wrong)
+        let cipher = XChaCha20Poly1305::new_from_slice(bytes).map_err(wrong)?;
+        // The tag of nothing, by a nonce that no parameter gets: nonces of parameters are random.
+        let payload = Payload { msg: b"", aad: b"solid-notify: the check value of a key" };
+        let tag = cipher.encrypt(&XNonce::default(), payload).unwrap_or_default();
+        let check = tag.first_chunk().copied().unwrap_or_default();
+        Ok(Self { cipher, check })
     }
 
     /// Reads a key in Base64 from `env:NAME`, a variable of the environment, or from `file:/path`. `openssl rand -base64 32` prints a new one.
@@ -120,6 +132,11 @@ impl ParamKeys {
         Ok(self)
     }
 
+    /// Returns a key as nodes report it: two keys with one id differ.
+    fn reported(id: &str, check: [u8; CHECK_BYTES]) -> String {
+        format!("{id}/{:08x}", u32::from_be_bytes(check))
+    }
+
     fn ids(&self) -> Vec<String> {
         self.keys.iter().map(|(id, _)| id.clone()).collect()
     }
@@ -128,24 +145,32 @@ impl ParamKeys {
 impl ParamCipher for ParamKeys {
     fn encrypt(&self, param: &[u8], owner: &[u8]) -> Result<Ciphertext, CipherError> {
         let unavailable = |why: &str| CipherError::Unavailable(why.to_owned());
-        let (id, ParamKey(key)) = self.keys.first().ok_or_else(|| unavailable("there is no key"))?;
+        let (id, ParamKey { cipher, check }) = self.keys.first().ok_or_else(|| unavailable("there is no key"))?;
         let nonce = XNonce::try_generate().map_err(|_| unavailable("the system returns no random numbers"))?;
         let payload = Payload { msg: param, aad: owner };
-        let encrypted = key.encrypt(&nonce, payload).map_err(|_| unavailable("the parameter is too long"))?;
-        Ok(Ciphertext { key: id.clone(), bytes: [nonce.as_slice(), &encrypted].concat() })
+        let encrypted = cipher.encrypt(&nonce, payload).map_err(|_| unavailable("the parameter is too long"))?;
+        Ok(Ciphertext { key: id.clone(), bytes: [check.as_slice(), &nonce, &encrypted, check].concat() })
     }
 
     fn decrypt(&self, key: &str, bytes: &[u8], owner: &[u8]) -> Result<Vec<u8>, CipherError> {
         let found = self.keys.iter().find(|(id, _)| id == key);
-        let (_, ParamKey(cipher)) =
+        let (id, ParamKey { cipher, check }) =
             found.ok_or_else(|| CipherError::UnknownKey { key: key.to_owned(), known: self.ids() })?;
-        let (nonce, encrypted) = bytes.split_at_checked(NONCE_BYTES).ok_or(CipherError::Altered)?;
+        let (first, rest) = bytes.split_first_chunk::<CHECK_BYTES>().ok_or(CipherError::Altered)?;
+        let (rest, last) = rest.split_last_chunk::<CHECK_BYTES>().ok_or(CipherError::Altered)?;
+        if first != last {
+            return Err(CipherError::Altered);
+        }
+        if first != check {
+            return Err(CipherError::WrongKey { key: id.clone(), needed: Self::reported(id, *first) });
+        }
+        let (nonce, encrypted) = rest.split_at_checked(NONCE_BYTES).ok_or(CipherError::Altered)?;
         let nonce = XNonce::try_from(nonce).map_err(|_| CipherError::Altered)?;
         cipher.decrypt(&nonce, Payload { msg: encrypted, aad: owner }).map_err(|_| CipherError::Altered)
     }
 
     fn keys(&self) -> Vec<String> {
-        self.ids()
+        self.keys.iter().flat_map(|(id, key)| [id.clone(), Self::reported(id, key.check)]).collect()
     }
 }
 
@@ -189,6 +214,18 @@ mod tests {
             assert_eq!(keys().decrypt(&key, &bytes[..length], OWNER), Err(CipherError::Altered), "{length} bytes");
         }
         assert_eq!(keys().decrypt(&key, &bytes, b"the definition 8"), Err(CipherError::Altered));
+    }
+
+    #[test]
+    fn another_key_under_the_same_id_is_told_from_a_changed_text() {
+        let Ciphertext { bytes, .. } = keys().encrypt(PARAM, OWNER).unwrap();
+        let wrong = ParamKeys::new("one", key(2)).unwrap();
+        let Err(CipherError::WrongKey { key: id, needed }) = wrong.decrypt("one", &bytes, OWNER) else {
+            panic!("it is another key")
+        };
+        assert_eq!(id, "one");
+        assert!(keys().keys().contains(&needed) && !wrong.keys().contains(&needed), "{needed}");
+        assert_eq!(ParamKeys::new("two", key(1)).unwrap().keys()[1][3..], keys().keys()[1][3..], "one value for a key");
     }
 
     #[test]

@@ -77,7 +77,8 @@ async fn a_key_that_is_held_keeps_no_other_outcome_from_being_settled<D: Databas
     };
     assert_eq!(settled.unwrap(), [locked, stored, stored, locked, stored]);
     let notice = &claimed[0];
-    let part = PassOn { id: notice.id, def_id, fence: notice.fence, targets: vec![erp], known: vec![erp], most: 1 };
+    let (targets, known, owed) = (vec![erp], vec![erp.into()], Vec::new());
+    let part = PassOn { id: notice.id, def_id, fence: notice.fence, targets, known, owed, most: 1 };
     assert_eq!(send.pass_on(&part).await.unwrap(), PassedOn::Busy);
     other.rollback().await.unwrap();
     assert_eq!(send.settle(&batch[..1]).await.unwrap(), [stored]);

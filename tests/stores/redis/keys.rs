@@ -216,7 +216,8 @@ impl World {
         let target = self.define(NotifyDef::target("sync", "erp")).await;
         let passed_on = self.claim(def_id, Status::NotSent, None).await.remove(0);
         let (id, fence, targets) = (passed_on.id, passed_on.fence, vec![target]);
-        let part = PassOn { id, def_id, fence, known: targets.clone(), targets, most: 1 };
+        let (known, owed) = (targets.iter().map(|target| (*target).into()).collect(), Vec::new());
+        let part = PassOn { id, def_id, fence, known, targets, owed, most: 1 };
         self.outbox.engine().stores().send.pass_on(&part).await.unwrap();
         let passed_on = succeed(&passed_on);
         self.settle(Settle { pass_to: vec![target], ..passed_on }).await;

@@ -9,7 +9,7 @@ use solid_notify::definition::Updated;
 use solid_notify::{AnyOutbox, NotifyDef, Status, add_notice};
 use solid_notify_conformance::outcome;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, PassOn, PassedOn, Settled};
+use solid_notify_core::store::{Claim, ClaimWhat, PassOn, PassedOn, SeenTarget, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
 use test_support::redis::OwnPrefix;
@@ -109,8 +109,8 @@ async fn claimed(outbox: &RedisOutbox) -> ClaimedNotice {
 }
 
 fn part(claimed: &ClaimedNotice, known: &[i64]) -> PassOn {
-    let (targets, known) = (known.to_vec(), known.to_vec());
-    PassOn { id: claimed.id, def_id: claimed.def_id, fence: claimed.fence, targets, known, most: 1 }
+    let (targets, known) = (known.to_vec(), known.iter().copied().map(SeenTarget::from).collect());
+    PassOn { id: claimed.id, def_id: claimed.def_id, fence: claimed.fence, targets, known, owed: Vec::new(), most: 1 }
 }
 
 async fn targets_that_change_before_a_part_change_no_list<R: RedisServer>() {

@@ -13,6 +13,7 @@ mod costly;
 mod definitions;
 mod delivery;
 mod encryption;
+mod families;
 mod handler_results;
 mod large_params;
 mod lifecycle;
@@ -110,7 +111,8 @@ macro_rules! sending_suite {
                 notice_that_another_node_can_decrypt_raises_no_alert,
                 node_without_a_cipher_alerts_only_where_notices_wait,
                 node_with_the_key_sends_what_another_one_left,
-                notice_that_was_cancelled_while_it_waited_raises_no_alert;
+                notice_that_was_cancelled_while_it_waited_raises_no_alert,
+                notice_of_another_key_under_the_same_id_waits;
             responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
                 response_before_a_panic_or_a_time_out_is_kept,
                 status_of_an_http_error_is_kept_by_itself,
@@ -166,13 +168,18 @@ macro_rules! sending_suite {
                 a_filter_lets_through_what_it_accepts,
                 an_invalid_filter_pauses_its_target_only_and_loses_nothing,
                 a_filter_that_cannot_be_judged_lets_only_that_notice_wait,
-                a_disabled_target_gets_nothing_and_a_later_one_only_what_follows,
                 a_failing_target_has_its_own_circuit_retries_and_alerts,
                 a_target_that_fails_stops_the_order_of_no_other,
                 each_target_awaits_its_own_ack,
                 a_notice_whose_sender_died_is_passed_on_once,
                 an_edit_of_the_definition_holds_for_its_targets_at_once,
                 a_deleted_target_sends_what_it_has_and_gets_no_more;
+            families: paused_target_gets_its_notices_and_they_wait,
+                target_created_before_the_add_gets_the_notice,
+                filter_ends_a_notice_only_by_its_present_row,
+                filters_judge_values_as_they_are_written,
+                definition_of_invalid_targets_sends_nothing_itself,
+                target_that_demands_encryption_is_owed_a_plaintext;
             costly: waiting_for_a_filter_ends_with_the_shutdown,
                 waiting_for_a_filter_ends_with_the_time_out,
                 few_notices_wait_for_a_filter,

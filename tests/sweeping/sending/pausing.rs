@@ -185,6 +185,11 @@ pub async fn a_target_is_paused_alone(b: &dyn Backend) {
     let mut got = receiver.got.all();
     got.sort();
     assert_eq!(got, ["order/erp", "order/mail", "order/mail"]);
+    // What came meanwhile waits for it.
+    receiver.gone.store(false, Ordering::SeqCst);
+    update(b, "order/erp", |def| def.enabled(true)).await;
+    eventually("the target gets what waited", async || receiver.got.count() >= 4).await;
+    assert!(receiver.got.all()[3..].iter().all(|name| name == "order/erp"));
     sweeper.shutdown().await;
 }
 

@@ -31,7 +31,8 @@ async fn goes_on_after_the_first_part(b: &dyn Backend, deleted: &[&str]) {
         ids.push(definition(b, &format!("order/{name}")).await.id);
     }
     let (def_id, fence) = (claimed.def_id, claimed.fence);
-    let part = PassOn { id, def_id, fence, targets: ids.clone(), known: ids.clone(), most: 2 };
+    let known = ids.iter().map(|id| (*id).into()).collect();
+    let part = PassOn { id, def_id, fence, targets: ids.clone(), known, owed: Vec::new(), most: 2 };
     let passed = b.outbox().engine().stores().send.pass_on(&part).await.unwrap();
     assert_eq!(passed, PassedOn::Part { targets: ids, done: 2 });
     for name in deleted {

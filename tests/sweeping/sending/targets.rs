@@ -10,7 +10,7 @@ use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_conformance::Backend;
-use solid_notify_core::store::{ClaimWhat, Edit, QueueSlice};
+use solid_notify_core::store::{ClaimWhat, QueueSlice};
 use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, refusal_of, update};
 
 use super::delivery::claim_and_die;
@@ -51,7 +51,7 @@ pub(super) fn target(name: &str) -> NotifyDef {
     NotifyDef::target("order", name)
 }
 
-async fn add(b: &dyn Backend, amount: i64) -> i64 {
+pub(super) async fn add(b: &dyn Backend, amount: i64) -> i64 {
     b.add_new(NewNotice::new("order", json!({ "amount": amount })).unwrap()).await.id()
 }
 
@@ -64,7 +64,7 @@ pub(super) fn got(calls: &Calls<Call>, amount: i64) -> Vec<String> {
 }
 
 /// The ids of a definition's notices of a status.
-async fn ids(b: &dyn Backend, name: &str, status: Status) -> Vec<i64> {
+pub(super) async fn ids(b: &dyn Backend, name: &str, status: Status) -> Vec<i64> {
     let slice = QueueSlice::of(definition(b, name).await.id, status);
     let listed = b.outbox().engine().stores().browse.list(&slice, 1000).await.unwrap();
     listed.into_iter().map(|listed| listed.id).collect()
@@ -218,24 +218,6 @@ pub async fn a_filter_that_cannot_be_judged_lets_only_that_notice_wait(b: &dyn B
     b.clock().advance(MINUTE);
     b.outbox().wake();
     reaches(b, waits, Status::Succeeded).await;
-    sweeper.shutdown().await;
-}
-
-pub async fn a_disabled_target_gets_nothing_and_a_later_one_only_what_follows(b: &dyn Backend) {
-    define(b, order(), &[target("erp").enabled(false)]).await;
-    let calls = Calls::default();
-    let sweeper = sending(b, &calls, &off()).start().await.unwrap();
-    let first = reaches(b, add(b, 1).await, Status::Succeeded).await;
-    assert_eq!(first.end_reason.as_deref(), Some("all its targets are disabled"));
-    // A row, as plain SQL inserts it: nothing is validated, no sweeper is woken.
-    let of = definition(b, "order").await.id;
-    let row = NotifyDef::new("web shop").target_of(of);
-    b.outbox().engine().stores().definitions.edit(&Edit::Create(row), "a test").await.unwrap();
-    update(b, "order/erp", |def| def.enabled(true)).await;
-    reaches(b, add(b, 2).await, Status::Succeeded).await;
-    eventually("both get it", async || calls.count() == 2).await;
-    sweeper.idle().await;
-    assert_eq!((got(&calls, 1), got(&calls, 2)), (vec![], vec!["erp".to_owned(), "web shop".to_owned()]));
     sweeper.shutdown().await;
 }
 

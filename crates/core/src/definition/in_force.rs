@@ -3,6 +3,8 @@
 //!
 //! Passing on is left to the sweeper, the insert to the stores ([`crate::store::Settle::pass_to`]).
 
+use std::collections::{HashMap, HashSet};
+
 use super::{ColumnValue, NotifyDef, Policy, Problem};
 use crate::built_in::is_built_in;
 
@@ -11,11 +13,14 @@ const OWN: [&str; 5] = ["name", "schedule", "target_of", "target_filter", "encry
 
 /// A row as sweepers follow it: a target with what it inherits, any other row as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InForce {
-    /// The row.
+    /// The row. A target inherits as long as the row of its definition exists, also where it is no valid target.
     pub row: NotifyDef,
-    /// Why the row is no valid target, if it is none. Then `row` is as stored.
+    /// Why the row is no valid target, or no valid definition of targets, if it is none. Then its notices wait.
     pub problem: Option<Problem>,
+    /// The definition whose row exists, and whose notices are passed on to this one unless it is deleted.
+    of: Option<i64>,
 }
 
 impl InForce {
@@ -33,9 +38,10 @@ impl InForce {
         }
     }
 
-    /// Returns the definition whose notices are passed on to this one, if there is such a definition. A deleted target gets none.
+    /// Returns the definition whose notices are passed on to this one, if there is such a definition. A target that is not valid gets them,
+    /// too, and they wait there: no edit makes a definition send to its own receiver what is for its targets. A deleted target gets none.
     pub fn parent(&self) -> Option<i64> {
-        self.row.target_of.filter(|_| self.problem.is_none() && self.row.delete_time.is_none())
+        self.of.filter(|_| self.row.delete_time.is_none())
     }
 }
 
@@ -43,9 +49,15 @@ impl InForce {
 /// its parent's description, handler, intervals, limits, alerts and so on. So an edit of the parent holds for its targets, too.
 pub fn in_force(rows: Vec<NotifyDef>) -> Vec<InForce> {
     if rows.iter().all(|row| row.target_of.is_none()) {
-        return rows.into_iter().map(|row| InForce { row, problem: None }).collect();
+        return rows.into_iter().map(|row| InForce { row, problem: None, of: None }).collect();
     }
-    rows.iter().map(|row| row.among(&rows)).collect()
+    let by_id: HashMap<i64, &NotifyDef> = rows.iter().map(|row| (row.id, row)).collect();
+    let parents: HashSet<i64> = rows.iter().filter_map(NotifyDef::passed_from).collect();
+    let follow = |row: &NotifyDef| match row.target_of {
+        None => InForce { row: row.clone(), problem: None, of: None },
+        Some(of) => row.followed(of, by_id.get(&of).copied(), parents.contains(&row.id)),
+    };
+    rows.iter().map(follow).collect()
 }
 
 /// Returns the names of the targets among the stored rows that follow the definition `seen`, and would change if it were `new`.
@@ -78,10 +90,12 @@ impl NotifyDef {
 
     /// Returns this row as sweepers follow it, if these are the stored rows.
     pub(crate) fn among(&self, rows: &[Self]) -> InForce {
-        match self.parent_in(rows) {
-            None => InForce { row: self.clone(), problem: None },
-            Some(Ok(parent)) => InForce { row: self.inheriting(parent), problem: None },
-            Some(Err(problem)) => InForce { row: self.clone(), problem: Some(problem) },
+        match self.target_of {
+            None => InForce { row: self.clone(), problem: None, of: None },
+            Some(of) => {
+                let has_targets = self.id != 0 && rows.iter().any(|row| row.passed_from() == Some(self.id));
+                self.followed(of, self.find_parent(of, rows), has_targets)
+            }
         }
     }
 
@@ -89,23 +103,51 @@ impl NotifyDef {
     /// is 0) names it.
     pub(crate) fn parent_in<'a>(&self, rows: &'a [Self]) -> Option<Result<&'a Self, Problem>> {
         let of = self.target_of?;
-        let wrong = |expected: &str| Problem::new("target_of", of, expected);
+        Some(match self.find_parent(of, rows) {
+            Some(parent) => self.relation(of, Some(parent)).map_or(Ok(parent), Err),
+            None => Err(self.relation(of, None).unwrap_or_else(|| Problem::new("target_of", of, "a definition"))),
+        })
+    }
+
+    /// Returns the definition whose notices this row gets, if it names one and is not deleted.
+    fn passed_from(&self) -> Option<i64> {
+        self.target_of.filter(|_| self.delete_time.is_none())
+    }
+
+    fn find_parent<'a>(&self, of: i64, rows: &'a [Self]) -> Option<&'a Self> {
         let named = self.name.rsplit_once('/').map(|(parent, _)| parent);
-        let found = rows.iter().find(|row| match of {
+        rows.iter().find(|row| match of {
             0 => row.delete_time.is_none() && Some(row.name.as_str()) == named,
             of => row.id == of,
+        })
+    }
+
+    /// Returns this target as it is followed, where this is the row of its definition.
+    fn followed(&self, of: i64, parent: Option<&Self>, has_targets: bool) -> InForce {
+        let problem = self.relation(of, parent).or_else(|| {
+            // Its notices wait, so that no circle of targets passes notices on without end.
+            has_targets.then(|| Problem::new("target_of", of, "null, because this definition has targets itself"))
         });
-        Some(match (found, of) {
-            (None, 0) => Err(wrong("a target whose name is that of its definition, a slash, and its own: `order/erp`")),
-            (None, _) => Err(wrong("the id of a definition")),
-            (Some(parent), _) if parent.target_of.is_some() => Err(wrong("a definition that is no target itself")),
-            (Some(parent), _) if is_built_in(&parent.name) => Err(wrong("a definition that is not built in")),
+        // A built-in definition has no targets, whatever a row says: its notices are work of the library.
+        let parent = parent.filter(|parent| !is_built_in(&parent.name) && parent.id != self.id);
+        let row = parent.map_or_else(|| self.clone(), |parent| self.inheriting(parent));
+        InForce { row, problem, of: parent.map(|parent| parent.id) }
+    }
+
+    /// Returns why this row is no valid target of that one, if it is none.
+    fn relation(&self, of: i64, parent: Option<&Self>) -> Option<Problem> {
+        let wrong = |expected: &str| Some(Problem::new("target_of", of, expected));
+        match (parent, of) {
+            (None, 0) => wrong("a target whose name is that of its definition, a slash, and its own: `order/erp`"),
+            (None, _) => wrong("the id of a definition"),
+            (Some(parent), _) if parent.target_of.is_some() => wrong("a definition that is no target itself"),
+            (Some(parent), _) if is_built_in(&parent.name) => wrong("a definition that is not built in"),
             (Some(parent), _) if self.encrypt_param && !parent.encrypt_param => {
                 let expected = "false, or true also for the definition that it is a target of, which stores plaintext";
-                Err(Problem::new("encrypt_param", true, expected))
+                Some(Problem::new("encrypt_param", true, expected))
             }
-            (Some(parent), _) => Ok(parent),
-        })
+            (Some(_), _) => None,
+        }
     }
 
     fn inheriting(&self, parent: &Self) -> Self {

@@ -6,6 +6,7 @@
 mod check;
 mod columns;
 #[cfg(feature = "toml")]
+mod family;
 mod from_toml;
 mod handler_config;
 mod in_force;
@@ -44,6 +45,7 @@ pub use crate::secret::{
 };
 pub(crate) use columns::as_changes;
 pub use columns::{ColumnValue, Difference, NotifyDef};
+pub(crate) use family::{Edits, with_row};
 pub use handler_config::read_config;
 pub(crate) use in_force::inheriting;
 pub use in_force::{InForce, in_force};

@@ -5,7 +5,7 @@
 use super::operator::Operator;
 use super::plan::{Applied, DefinitionsPlan, PlannedChange, compare};
 use crate::built_in::is_built_in;
-use crate::definition::{APPLICATION, Definitions, NotifyDef};
+use crate::definition::{APPLICATION, Definitions, Edits, NotifyDef};
 use crate::engine::followed_among;
 use crate::error::{Error, Result};
 use crate::outbox::AnyOutbox;
@@ -20,8 +20,10 @@ impl AnyOutbox {
     pub async fn plan_all(&self, definitions: &Definitions) -> Result<DefinitionsPlan> {
         let mut plan = compared(self, definitions).await?;
         let operator = self.operator(APPLICATION);
+        let rows = self.engine().stores().definitions.definitions().await?;
+        let after = after(&rows, definitions.rows(), &[]);
         for change in &mut plan.change {
-            change.preview = operator.preview_edit(&change.seen, &change.new).await?;
+            change.preview = operator.preview_among(&change.seen, &change.new, &rows, &after).await?;
         }
         Ok(plan)
     }
@@ -66,10 +68,13 @@ impl Operator {
         // Its fields are public, so its rows may have been changed.
         let mut rows = plan.create.iter().chain(plan.change.iter().map(|change| &change.new));
         rows.try_for_each(|row| self.outbox.engine().validate(row))?;
+        check_families(&self.outbox, &plan).await?;
+        let listed: Vec<NotifyDef> =
+            plan.create.iter().chain(plan.change.iter().map(|change| &change.new)).cloned().collect();
         let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
         let (targets, others): (Vec<_>, Vec<_>) = plan.create.into_iter().partition(|row| row.target_of.is_some());
         for new in others.into_iter().chain(targets) {
-            let new = self.outbox.engine().checked(new).await?;
+            let new = checked(&self.outbox, new, &listed).await?;
             match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
                 Edited::Stored(row) => applied.created.push(row),
                 Edited::Conflict(seen) if is_untouched(&seen) && !seen.differences(&new).is_empty() => {
@@ -84,7 +89,7 @@ impl Operator {
             }
         }
         for PlannedChange { seen, new, .. } in plan.change {
-            let new = self.outbox.engine().checked(new).await?;
+            let new = checked(&self.outbox, new, &listed).await?;
             match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
                 Edited::Stored(row) => applied.changed.push(row),
                 other => applied.met(other, &new),
@@ -105,6 +110,34 @@ impl Operator {
     }
 }
 
+/// Returns a row to store, checked among the stored rows and those that the plan has listed, in which all edits are made.
+async fn checked(outbox: &AnyOutbox, new: NotifyDef, listed: &[NotifyDef]) -> Result<NotifyDef> {
+    let rows = outbox.engine().stores().definitions.definitions().await?;
+    let followed = followed_among(&new, &after(&rows, listed, &[]))?;
+    outbox.engine().validate(&followed)?;
+    Ok(NotifyDef { target_of: followed.target_of, ..new })
+}
+
+/// Checks what the edits of a plan would break in the targets of the edited rows, before the first one of them is made.
+async fn check_families(outbox: &AnyOutbox, plan: &DefinitionsPlan) -> Result<()> {
+    let rows = outbox.engine().stores().definitions.definitions().await?;
+    let changed: Vec<NotifyDef> = plan.change.iter().map(|change| change.new.clone()).collect();
+    let after = after(&rows, &changed, &plan.delete);
+    let edits = Edits { before: &rows, after: &after };
+    changed.iter().try_for_each(|row| outbox.engine().check_family(row.id, &edits))
+}
+
+/// Returns the rows with these in the places of the stored ones with their names, and without those that are deleted.
+fn after(rows: &[NotifyDef], listed: &[NotifyDef], deleted: &[NotifyDef]) -> Vec<NotifyDef> {
+    let replaced = |row: &NotifyDef| {
+        let new = listed.iter().find(|new| new.name == row.name && row.delete_time.is_none());
+        // The list names the definition of a target, which has an id here.
+        let of = |new: &NotifyDef| if new.target_of == Some(0) { row.target_of } else { new.target_of };
+        new.map_or_else(|| row.clone(), |new| NotifyDef { id: row.id, target_of: of(new), ..new.clone() })
+    };
+    rows.iter().filter(|row| !deleted.iter().any(|gone| gone.id == row.id)).map(replaced).collect()
+}
+
 /// Returns whether a row is that of a built-in definition as sweepers create it.
 fn is_untouched(row: &NotifyDef) -> bool {
     is_built_in(&row.name) && row.delete_time.is_none() && row.differences(&NotifyDef::new(&row.name)).is_empty()
@@ -120,5 +153,7 @@ async fn compared(outbox: &AnyOutbox, definitions: &Definitions) -> Result<Defin
     // The definition of a target may be listed or stored.
     let all: Vec<NotifyDef> = definitions.rows().iter().chain(&rows).cloned().collect();
     definitions.rows().iter().try_for_each(|row| outbox.engine().validate(&followed_among(row, &all)?))?;
-    Ok(compare(rows, definitions))
+    let plan = compare(rows, definitions);
+    check_families(outbox, &plan).await?;
+    Ok(plan)
 }

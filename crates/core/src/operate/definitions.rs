@@ -124,13 +124,23 @@ impl Operator {
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column of `new` that cannot work; those of the store.
     pub async fn preview_edit(&self, seen: &NotifyDef, new: &NotifyDef) -> Result<EditPreview> {
-        let changes = seen.differences(new);
-        let engine = self.outbox.engine();
         let rows = self.stores().definitions.definitions().await?;
+        self.outbox.engine().checked_among(NotifyDef { id: seen.id, ..new.clone() }, &rows)?;
+        self.preview_among(seen, new, &rows, &rows).await
+    }
+
+    /// The same without a check, of a row that is `new` among the rows `after`.
+    pub(super) async fn preview_among(
+        &self,
+        seen: &NotifyDef,
+        new: &NotifyDef,
+        rows: &[NotifyDef],
+        after: &[NotifyDef],
+    ) -> Result<EditPreview> {
+        let changes = seen.differences(new);
         // The row may be invalid, which the edit corrects.
-        let seen = &followed_among(seen, &rows).unwrap_or_else(|_| seen.clone());
-        let new = &followed_among(new, &rows)?;
-        engine.validate(new)?;
+        let seen = &followed_among(seen, rows).unwrap_or_else(|_| seen.clone());
+        let new = &followed_among(new, after)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
         // An account that may edit rows and not read notices learns nothing of these: then each number is a lower bound.
@@ -160,7 +170,7 @@ impl Operator {
         }
         let nodes = self.nodes().await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
-        Ok(EditPreview { changes, inherited_by: inheriting(&rows, seen, new), ..preview(seen, new, &in_flight) })
+        Ok(EditPreview { changes, inherited_by: inheriting(rows, seen, new), ..preview(seen, new, &in_flight) })
     }
 
     /// Creates a definition in this operator's name: its first version and the audit have it. If there is one of this name already,

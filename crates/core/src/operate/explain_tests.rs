@@ -1,11 +1,11 @@
 //! Whys of single notices.
 
 use super::*;
-use crate::definition::InForce;
+use crate::definition::in_force;
 use crate::store::{SeenNode, SendLimits};
 
 fn of(row: NotifyDef) -> Explained {
-    Explained { followed: InForce { row, problem: None }, has_targets: false }
+    Explained { followed: in_force(vec![row]).remove(0), has_targets: false }
 }
 
 fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Why {

@@ -1,4 +1,7 @@
-//! [`PassOn`]: a part of passing a notice on to its targets, where all of them are too much for the settle of its outcome.
+//! [`PassOn`]: a part of passing a notice on to its targets, where all of them are too much for the settle of its outcome, or some cannot get
+//! it yet.
+
+use super::SeenTarget;
 
 /// A part of passing a notice on.
 ///
@@ -14,10 +17,23 @@ pub struct PassOn {
     pub fence: i64,
     /// The targets that get it, which the first part stores. Later parts go by what is stored.
     pub targets: Vec<i64>,
-    /// All targets of the definition that are not deleted, as the caller knows them, in the order of their ids.
-    pub known: Vec<i64>,
+    /// All targets of the definition that are not deleted, as the caller knows them.
+    pub known: Vec<SeenTarget>,
+    /// Those that cannot get it now. They come last, and the notice waits for them.
+    pub owed: Vec<i64>,
     /// How many targets get it in this part, at most.
     pub most: usize,
+}
+
+impl PassOn {
+    /// Returns the list of the targets with those last to which the notice is owed, and how many of them have it after this part. `done`:
+    /// how many have it now.
+    pub fn step(&self, targets: &[i64], done: usize) -> (Vec<i64>, usize) {
+        let (have, left) = targets.split_at(done.min(targets.len()));
+        let (owed, free): (Vec<i64>, Vec<i64>) = left.iter().partition(|target| self.owed.contains(target));
+        let next = have.len() + free.len().min(self.most);
+        ([have, &free, &owed].concat(), next)
+    }
 }
 
 /// Result of a [`PassOn`].
@@ -25,13 +41,37 @@ pub struct PassOn {
 pub enum PassedOn {
     /// The part is stored.
     Part {
-        /// The targets, as the first part stored them.
+        /// The targets, as the first part stored them; those last to which it is owed.
         targets: Vec<i64>,
         /// How many of them have the notice.
         done: usize,
     },
-    /// Nothing was changed, because the definition has other targets than the caller knows.
+    /// Nothing was changed, because the definition has other targets, or other filters, than the caller knows.
     Changed,
     /// Nothing was changed, because the claim was lost, or another session has locked the notice or a dedupe key that a target would get.
     Busy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_leaves_owed_targets_for_the_end() {
+        let part = |owed: &[i64], most| PassOn {
+            id: 1,
+            def_id: 3,
+            fence: 1,
+            targets: Vec::new(),
+            known: Vec::new(),
+            owed: owed.to_vec(),
+            most,
+        };
+        assert_eq!(part(&[], 2).step(&[4, 5, 6], 0), (vec![4, 5, 6], 2));
+        assert_eq!(part(&[4], 9).step(&[4, 5, 6], 0), (vec![5, 6, 4], 2));
+        assert_eq!(part(&[4], 9).step(&[5, 6, 4], 2), (vec![5, 6, 4], 2), "it is still owed");
+        assert_eq!(part(&[], 9).step(&[5, 6, 4], 2), (vec![5, 6, 4], 3));
+        assert_eq!(part(&[5], 9).step(&[5, 4], 1), (vec![5, 4], 2), "what has arrived stays");
+        assert_eq!(part(&[], 9).step(&[5], 7), (vec![5], 1));
+    }
 }

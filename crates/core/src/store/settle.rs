@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::DecidedBy;
 use crate::alarm::Alarm;
 use crate::error_group::{error_group, message_to_group};
 use crate::limit::BreakerInput;
@@ -43,6 +44,9 @@ pub struct Settle {
     /// context, keys and own limits, due at once, in the transaction that stores the outcome; none where a live notice of the target
     /// has its dedupe key. Where another transaction has just inserted one with that key, the outcome is [`Settled::Locked`].
     pub pass_to: Vec<i64>,
+    /// The rows of targets by which it was decided. Where the store has others, in the transaction that would store the outcome, nothing is
+    /// changed ([`Settled::Changed`]).
+    pub decided_by: Option<Box<DecidedBy>>,
 }
 
 /// How outcomes are written together.
@@ -55,7 +59,7 @@ pub enum Shape {
     },
     /// Only the notices themselves change.
     NoticeOnly,
-    /// Alerts or circuits change, too, or notices of targets are inserted.
+    /// Alerts or circuits change, too, notices of targets are inserted, or rows of targets are compared.
     Full,
 }
 
@@ -74,7 +78,7 @@ impl Settle {
 
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
-        if self.alarm.is_some() || self.for_breaker.is_some() || !self.pass_to.is_empty() {
+        if self.alarm.is_some() || self.for_breaker.is_some() || !self.pass_to.is_empty() || self.decided_by.is_some() {
             return Shape::Full;
         }
         let texts = [&self.errors, &self.last_class, &self.description, &self.response];
@@ -170,6 +174,8 @@ pub enum Settled {
     /// The notice ended otherwise during this attempt, with this status: it was acked, cancelled, settled by the worker with the
     /// claim, or made a dead letter after its lease. Nothing was changed.
     Ended(Status),
+    /// The rows of targets by which it was decided have changed. Nothing was changed: decide by the present ones.
+    Changed,
     /// Another transaction has locked the row, or holds the dedupe key that a target would get: settle it again later.
     Locked,
 }

@@ -22,6 +22,7 @@ fn settle() -> Settle {
         alarm: None,
         for_breaker: None,
         pass_to: Vec::new(),
+        decided_by: None,
     }
 }
 

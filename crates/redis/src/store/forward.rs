@@ -2,30 +2,42 @@
 //! definition, with a number. It is forwarded from there, at least once, and arrives once: the other slot has the number up to
 //! which it has arrived.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::future::join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Alarm, PassOn, PassedOn};
+use solid_notify_core::store::{Alarm, PassOn, PassedOn, TargetRow, same_targets};
 
 use super::codec::Outgoing;
 use super::forwarding::PAUSES;
 use super::given::{self, ForTarget, Text};
+use super::row::definition;
 use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
 
 impl RedisStore {
-    /// Passes a notice on in parts. The rows of the targets are in another slot: they are read after the notice was claimed and before the script,
-    /// so those whose creation had returned when it was added are there. One that is created later, before the script, gets nothing.
+    /// Returns a definition and its targets. They are in another slot than its notices: they are read after a notice was claimed and before the
+    /// script that ends it, so what was edited before the notice was added is there. An edit between this reading and that script comes later
+    /// than the end of the notice: a target that is created then does not get it, and a filter does not decide about it.
+    pub(super) async fn family(&self, def_id: i64, doing: &'static str) -> Result<Vec<TargetRow>, StoreError> {
+        let family = given::Common::Targets { id: def_id };
+        let rows: Vec<(i64, HashMap<Vec<u8>, Vec<u8>>)> = self.common(&family, doing).await?;
+        let row = |(id, fields): (i64, HashMap<Vec<u8>, Vec<u8>>)| definition(id, &fields).as_ref().map(TargetRow::new);
+        Ok(rows.into_iter().filter_map(row).collect())
+    }
+
+    /// Passes a notice on in parts.
     pub(super) async fn pass_on_part(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
         const DOING: &str = "passing a notice on in parts";
-        let mut now: Vec<i64> = self.common(&given::Common::Targets { id: part.def_id }, DOING).await?;
-        now.sort_unstable();
+        let now = self.family(part.def_id, DOING).await?;
         // Later parts go by the list of the first one, whatever the rows are now.
-        let targets = (now == part.known).then(|| part.targets.iter().map(|target| Text(*target)).collect());
-        let change =
-            given::Change::PassOn { member: member(part.id), fence: Text(part.fence), targets, most: part.most };
+        let targets = same_targets(&part.known, part.def_id, &now)
+            .then(|| part.targets.iter().map(|target| Text(*target)).collect());
+        let owed = part.owed.iter().map(|target| (target.to_string(), true)).collect();
+        let (member, fence) = (member(part.id), Text(part.fence));
+        let change = given::Change::PassOn { member, fence, targets, owed, most: part.most };
         let reply: Vec<String> = self.run(&CHANGE, part.def_id, &change, DOING).await?;
         let [targets, done] = reply.as_slice() else {
             return Ok(if reply.is_empty() { PassedOn::Busy } else { PassedOn::Changed });

@@ -23,6 +23,11 @@ impl RedisStore {
         let mut forwarding = Vec::new();
         for (def_id, places) in of_definitions {
             for chunk in places.chunks(AT_ONCE) {
+                let (chunk, changed) = self.unchanged_families(def_id, chunk, batch).await?;
+                changed.iter().for_each(|at| settled[*at] = Settled::Changed);
+                if chunk.is_empty() {
+                    continue;
+                }
                 let outcomes: Vec<&Settle> = chunk.iter().map(|at| &batch[*at]).collect();
                 let answers = match outcomes.iter().any(|settle| settle.for_breaker.is_some()) {
                     true => self.settle_with_breaker(def_id, &outcomes).await?,
@@ -40,6 +45,21 @@ impl RedisStore {
             self.forward_soon(forwarding).await;
         }
         Ok(settled)
+    }
+
+    /// Returns the places of the outcomes that may be stored, and of those that were decided by rows of targets which have changed.
+    async fn unchanged_families(
+        &self,
+        def_id: i64,
+        places: &[usize],
+        batch: &[Settle],
+    ) -> Result<(Vec<usize>, Vec<usize>), StoreError> {
+        if places.iter().all(|at| batch[*at].decided_by.is_none()) {
+            return Ok((places.to_vec(), Vec::new()));
+        }
+        let rows = self.family(def_id, DOING).await?;
+        let holds = |at: &usize| batch[*at].decided_by.as_ref().is_none_or(|by| by.still_holds(def_id, &rows));
+        Ok(places.iter().partition(|at| holds(at)))
     }
 
     /// Returns true where this call has stored the outcome, and false where an earlier one had.

@@ -49,6 +49,7 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         alarm: None,
         for_breaker: None,
         pass_to: Vec::new(),
+        decided_by: None,
     };
     let ended = async {
         end_one::<DB>(conn, now, &settle).await?;

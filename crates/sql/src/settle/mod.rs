@@ -22,7 +22,7 @@ use crate::dialect::statement::{Arg, Statement, json};
 use crate::fence::Fences;
 use crate::limits;
 use crate::ordering::{keys_of_ended, unblock};
-use crate::settle::pass_on::pass_on;
+use crate::settle::pass_on::{changed, pass_on};
 use crate::settle::row::{Fenced, NewState, read_stored};
 use crate::settle::statements::SettleStatements;
 use crate::settle::twice::make_room;
@@ -90,9 +90,10 @@ async fn settle_once<DB: Dialect>(
 ) -> sqlx::Result<Vec<Settled>> {
     let mut conn = on.get().await?;
     let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
+    let mut changed = Vec::new();
     let unwritten = if keyed || matches!(way, Way::Steps { .. }) {
         let mut tx = conn.begin().await?;
-        let unwritten = write::<DB>(&mut tx, now, batch, way).await?;
+        let unwritten = write::<DB>(&mut tx, now, batch, way, &mut changed).await?;
         // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
         let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
         unblock::<DB>(&mut tx, now, ended).await?;
@@ -100,7 +101,7 @@ async fn settle_once<DB: Dialect>(
         unwritten
     } else {
         // A single statement is its own transaction.
-        write::<DB>(&mut conn, now, batch, way).await?
+        write::<DB>(&mut conn, now, batch, way, &mut changed).await?
     };
     let mut settled = vec![Settled::Stored; batch.len()];
     if !unwritten.is_empty() {
@@ -112,7 +113,10 @@ async fn settle_once<DB: Dialect>(
         let stored = HashMap::<i64, StoredState>::from_iter(stored);
         for (answer, settle) in settled.iter_mut().zip(batch) {
             if unwritten.has(settle) {
-                *answer = settle.judge(stored.get(&settle.id));
+                *answer = match changed.contains(&settle.id) {
+                    true => Settled::Changed,
+                    false => settle.judge(stored.get(&settle.id)),
+                };
             }
         }
     }
@@ -120,30 +124,35 @@ async fn settle_once<DB: Dialect>(
     Ok(settled)
 }
 
-/// Writes the outcomes whose fence holds. Returns the fences of the others.
+/// Writes the outcomes whose fence holds. Returns the fences of the others, and adds to `changed` which of these were decided by rows of
+/// targets that have changed.
 async fn write<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     batch: &[Settle],
     way: Way,
+    changed: &mut Vec<i64>,
 ) -> sqlx::Result<Fences> {
     match way {
-        Way::Steps { evict } => settle_by_steps::<DB>(conn, now, batch, evict).await,
+        Way::Steps { evict } => settle_by_steps::<DB>(conn, now, batch, evict, changed).await,
         Way::AtOnce(at_once) => settle_at_once::<DB>(conn, now, at_once, batch).await,
         Way::Bare(bare) => settle_bare::<DB>(conn, now, bare, batch).await,
     }
 }
 
-/// Locks the notices whose fence holds and writes their new state. Returns the fences of the others.
+/// Locks the notices whose fence holds and writes their new state. Returns as [`write`] does.
 async fn settle_by_steps<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     batch: &[Settle],
     evict: bool,
+    changed_ones: &mut Vec<i64>,
 ) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
     let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
     let mut held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
+    changed_ones.extend(changed::<DB>(tx, now, held.of(batch)).await?);
+    held.leave(changed_ones);
     held.leave(&pass_on::<DB>(tx, now, held.of(batch)).await?);
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for settle in held.of(batch) {

@@ -5,7 +5,7 @@
 //! locks of its own transaction. So notices with a key are passed on one by one, each within a savepoint, and none waits.
 
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{PassOn, PassedOn, Settle};
+use solid_notify_core::store::{PassOn, PassedOn, SeenTarget, Settle, TargetRow, same_targets};
 use sqlx::Connection;
 
 use crate::connections::Share;
@@ -23,6 +23,15 @@ const PASSED_ON: &str = "def_id, param, description, trace_context, tag, orderin
      expires_at, parent_id, create_time, next_call_time";
 
 columns! {
+    /// A definition, as far as it decides which notices a target gets.
+    TargetColumns(kind: Kind):
+    id = "d.id";
+    of = "d.target_of";
+    filter = "d.target_filter";
+    deleted = kind.moment("d.delete_time");
+}
+
+columns! {
     Progress():
     targets = "p.targets";
     done = "p.done";
@@ -34,7 +43,7 @@ statements! {
     pass_on_keyed,
     keyed,
     lock_to_pass_on,
-    targets_now,
+    families,
     passing,
     begin_passing,
     note_passing,
@@ -74,16 +83,58 @@ impl PassOnStatements {
                 .keys_of_targets_now()
                 .map(|keys| statement(format!("SELECT t.id FROM {passed} {notices} {keys}"))),
             lock_to_pass_on: statement(lock_sending(kind)),
-            targets_now: statement(
-                "SELECT d.id FROM notify_def d WHERE d.target_of = $2 AND d.delete_time IS NULL ORDER BY d.id".into(),
-            ),
+            // Definitions and their targets.
+            families: statement(format!(
+                "SELECT {columns} FROM notify_def d WHERE {itself} OR {target}",
+                columns = TargetColumns::list(kind),
+                itself = kind.listed("d.id", "$2"),
+                target = kind.listed("d.target_of", "$2")
+            )),
             passing: statement(format!("SELECT {} FROM notify_passing p WHERE p.notice_id = $2", Progress::list())),
             begin_passing: statement("INSERT INTO notify_passing (notice_id, targets, done) VALUES ($2, $3, 0)".into()),
-            note_passing: statement("UPDATE notify_passing SET done = $3 WHERE notice_id = $2".into()),
+            note_passing: statement("UPDATE notify_passing SET done = $3, targets = $4 WHERE notice_id = $2".into()),
             old_passing: statement(own::orphans("notify_passing p", "p")),
             forget_passing: statement(format!("DELETE FROM notify_passing WHERE {}", kind.listed("notice_id", "$2"))),
         }
     }
+}
+
+/// Returns the notices of these outcomes that were decided by rows which have changed since then. The rows are read in the transaction that
+/// stores the outcomes, so an edit that was committed before decides.
+pub(crate) async fn changed<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    held: impl Iterator<Item = &Settle>,
+) -> sqlx::Result<Vec<i64>> {
+    let decided: Vec<_> =
+        held.filter_map(|settle| Some((settle.id, settle.def_id, settle.decided_by.as_deref()?))).collect();
+    if decided.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut definitions: Vec<i64> = decided.iter().map(|(_, def_id, _)| *def_id).collect();
+    definitions.sort_unstable();
+    definitions.dedup();
+    let rows = families::<DB>(tx, now, &definitions).await?;
+    let differs = decided.into_iter().filter(|(_, def_id, by)| !by.still_holds(*def_id, &rows));
+    Ok(differs.map(|(id, ..)| id).collect())
+}
+
+/// Reads definitions and their targets.
+async fn families<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    definitions: &[i64],
+) -> sqlx::Result<Vec<TargetRow>> {
+    const AT: TargetColumns = TargetColumns::AT;
+    let rows = DB::fetch(conn, &PassOnStatements::of(DB::KIND).families, &[now, Arg::Ids(definitions)]).await?;
+    let read = |row: &DB::Row| {
+        Ok(TargetRow {
+            seen: SeenTarget { id: required::<DB>(row, AT.id)?, filter: DB::text(row, AT.filter)? },
+            of: DB::int(row, AT.of)?,
+            is_deleted: DB::moment(row, AT.deleted)?.is_some(),
+        })
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Inserts the notices of targets of these outcomes. Returns the notices for which a dedupe key is held by another transaction; of these
@@ -171,26 +222,31 @@ async fn carry_out<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, part: &Pa
             (targets, usize::try_from(done).unwrap_or_default())
         }
         None => {
-            let current = numbers::<DB>(&DB::fetch(tx, &statements.targets_now, &[now, part.def_id.into()]).await?)?;
-            if current != part.known {
+            let current = families::<DB>(tx, now, &[part.def_id]).await?;
+            if !same_targets(&part.known, part.def_id, &current) {
                 return Ok(PassedOn::Changed);
             }
-            let text = part.targets.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
+            let text = listed(&part.targets);
             DB::execute(tx, &statements.begin_passing, &[now, part.id.into(), text.as_str().into()]).await?;
             (part.targets.clone(), 0)
         }
     };
-    let next = targets.len().min(done.saturating_add(part.most));
+    let (targets, next) = part.step(&targets, done);
     let passed: Vec<(i64, i64)> =
         targets.get(done..next).unwrap_or_default().iter().map(|target| (part.id, *target)).collect();
     if !passed.is_empty() {
         if !insert_keyed::<DB>(tx, now, &passed).await? {
             return Ok(PassedOn::Busy);
         }
-        let next = i64::try_from(next).unwrap_or(i64::MAX);
-        DB::execute(tx, &statements.note_passing, &[now, part.id.into(), next.into()]).await?;
+        let (text, next) = (listed(&targets), i64::try_from(next).unwrap_or(i64::MAX));
+        DB::execute(tx, &statements.note_passing, &[now, part.id.into(), next.into(), text.as_str().into()]).await?;
     }
     Ok(PassedOn::Part { targets, done: next })
+}
+
+/// The ids as `notify_passing` has them.
+fn listed(targets: &[i64]) -> String {
+    targets.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Deletes at most `limit` rows of progress whose notices are gone. Returns how many.

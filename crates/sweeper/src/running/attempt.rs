@@ -8,10 +8,10 @@ use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::cipher::{CipherError, NOT_KEPT};
-use solid_notify_core::definition::{FOREVER, NotifyDef, TargetFilter};
+use solid_notify_core::definition::{FOREVER, TargetFilter};
 use solid_notify_core::limit::TargetSign;
 use solid_notify_core::notice::{ClaimedNotice, Response};
-use solid_notify_core::store::Authority;
+use solid_notify_core::store::{Authority, DecidedBy};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -19,12 +19,12 @@ use tracing::Instrument;
 
 use super::called::{Called, Message, hide, kept, timed_out};
 use super::decrypt::decrypt;
+use super::holding::wait;
 use super::in_flight::AttemptsInFlight;
 use super::large::read_param;
 use super::pause::pause;
 use super::span;
 use super::targets::{LATER, judge, pass_on};
-use super::waiting::WAIT;
 use crate::circuits::AttemptCircuit;
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::http_status;
@@ -102,19 +102,25 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         }
         Err(error) => {
             let problem = format!("encrypt_param: the parameter of notice {} cannot be decrypted: {error}", claimed.id);
-            let key = if let CipherError::UnknownKey { key, .. } = &error { Some(key.as_str()) } else { None };
+            let key = match &error {
+                CipherError::UnknownKey { key, .. } => Some(key.as_str()),
+                CipherError::WrongKey { needed, .. } => Some(needed.as_str()),
+                _ => None,
+            };
             let event = wait(worker, &definition.row, claimed.id, (&problem, key));
             return Outcome::new(claimed, ready, event);
         }
     };
     if definition.has_targets {
-        return pass_on(worker, ready, claimed).await;
+        return pass_on(worker, definition, ready, claimed, encrypted).await;
     }
     if let Some(filter) = &ready.policy.filter
         && let Some(event) = Box::pin(kept_by_filter(worker, definition, &ready, filter, &claimed)).await
     {
         claimed.param = String::new();
-        return Outcome::new(claimed, ready, event);
+        let refused = matches!(event, Event::Refused(_));
+        let decided_by = refused.then(|| Box::new(DecidedBy::Filter(definition.row.target_filter.clone())));
+        return Outcome { decided_by, ..Outcome::new(claimed, ready, event) };
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         // In a box, as `pause` below.
@@ -194,16 +200,6 @@ async fn kept_by_filter(
         }
         None => Some(Event::HandedBack(LATER)),
     }
-}
-
-/// Records and reports that a notice waits: why, beginning with the column that it is about, and which key is missing.
-fn wait(worker: &Worker, row: &NotifyDef, id: i64, why: (&str, Option<&str>)) -> Event {
-    let (def_id, name) = (row.id, row.name.as_str());
-    if let Some(text) = worker.waiting.note((def_id, name), id, worker.moment(), why) {
-        tracing::error!(definition = %name, notice = id, "{text}");
-        worker.signals.check_soon();
-    }
-    Event::HandedBack(WAIT)
 }
 
 /// Returns the event of a notice that has no try left by the row that this node knows. The definitions are read first, because an

@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 mod called;
 mod decrypt;
+mod holding;
 mod in_flight;
 mod large;
 mod pause;

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use solid_notify_core::definition::{TargetFilter, Unjudged};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{PassOn, PassedOn};
+use solid_notify_core::store::{DecidedBy, PassOn, PassedOn, SeenTarget};
 use solid_notify_core::transition::Event;
 use tokio::time::Instant;
 
+use super::holding::wait;
 use crate::definitions::{Definition, Definitions, Ready};
 use crate::settling::Outcome;
 use crate::worker::Worker;
@@ -27,39 +28,52 @@ pub(super) const LATER: Duration = Duration::from_secs(2);
 /// How long a notice waits for the end of a transaction that holds the dedupe key of one of its targets.
 const BUSY: Duration = Duration::from_millis(200);
 
-/// Returns the outcome of a notice that is passed on.
-pub(super) async fn pass_on(worker: &Worker, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
+/// Returns the outcome of a notice that is passed on. `encrypted`: whether its parameter is stored encrypted.
+pub(super) async fn pass_on(
+    worker: &Worker,
+    definition: &Definition,
+    ready: Arc<Ready>,
+    claimed: ClaimedNotice,
+    encrypted: bool,
+) -> Outcome {
     let definitions = worker.definitions();
     let targets = definitions.targets(claimed.def_id);
+    if targets.is_empty() {
+        // The last one was deleted after the claim. The definition is an ordinary one again.
+        return Outcome::new(
+            ClaimedNotice { param: String::new(), ..claimed },
+            ready,
+            Event::HandedBack(Duration::ZERO),
+        );
+    }
     let taken = match taken(worker, &ready, targets, &claimed.param).await {
         Ok(taken) => taken,
         Err(event) => return Outcome::new(ClaimedNotice { param: String::new(), ..claimed }, ready, event),
     };
-    let (mut takes, mut leaves) = (Vec::new(), Vec::new());
-    for (target, taken) in targets.iter().zip(taken) {
-        if taken { takes.push(target) } else { leaves.push(target) }
-    }
+    let takes: Vec<&Arc<Definition>> =
+        targets.iter().zip(taken).filter_map(|(target, takes)| takes.then_some(target)).collect();
     let most = (PART_BYTES / claimed.param.len().max(1)).clamp(1, PART);
     let ids: Vec<i64> = takes.iter().map(|target| target.row.id).collect();
+    let known: Vec<SeenTarget> = targets.iter().map(|target| SeenTarget::from(&*target.row)).collect();
+    // A plaintext where the row of a target demands encryption, and the definition stores plaintext.
+    let demands = |target: &&&Arc<Definition>| target.row.encrypt_param && !definition.row.encrypt_param && !encrypted;
+    let owed: Vec<i64> = takes.iter().filter(demands).map(|target| target.row.id).collect();
     // A claim before may have begun with parts, of which only the store knows.
-    let (pass_to, event) = if ids.len() <= most && claimed.fence == 1 {
-        let note = note(&definitions, &ids, &leaves);
-        (ids, Event::PassedOn(note))
+    let (pass_to, decided_by, event) = if owed.is_empty() && ids.len() <= most && claimed.fence == 1 {
+        let (note, decided_by) = (note(&definitions, &ids), Box::new(DecidedBy::Targets(known)));
+        (ids, Some(decided_by), Event::PassedOn(note))
     } else {
-        let alive = |target: &&Arc<Definition>| target.row.delete_time.is_none();
-        let mut known: Vec<i64> = targets.iter().filter(alive).map(|target| target.row.id).collect();
-        known.sort_unstable();
         let (id, def_id, fence) = (claimed.id, claimed.def_id, claimed.fence);
         // In a box, because it is rare.
-        let part = PassOn { id, def_id, fence, targets: ids, known, most };
-        (Vec::new(), Box::pin(in_parts(worker, part, &leaves)).await)
+        let part = PassOn { id, def_id, fence, targets: ids, known, owed, most };
+        (Vec::new(), None, Box::pin(in_parts(worker, definition, part)).await)
     };
     let (passed, claimed) = (claimed.param.len(), ClaimedNotice { param: String::new(), ..claimed });
-    Outcome { pass_to, passed, ..Outcome::new(claimed, ready, event) }
+    Outcome { pass_to, decided_by, passed, ..Outcome::new(claimed, ready, event) }
 }
 
-/// Passes a notice on in parts, and not to the targets that it leaves out. Returns what follows for it.
-async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) -> Event {
+/// Passes a notice on in parts. Returns what follows for it: it waits while it is owed to a target.
+async fn in_parts(worker: &Worker, definition: &Definition, part: PassOn) -> Event {
     let began = Instant::now();
     while began.elapsed() < WORK {
         let passed = tokio::select! {
@@ -71,8 +85,13 @@ async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) ->
             Ok(PassedOn::Part { targets, done }) => {
                 worker.not_handed_back(part.def_id);
                 worker.signals.sweep_soon();
-                if done == targets.len() {
-                    return Event::PassedOn(note(&worker.definitions(), &targets, leaves));
+                let left = targets.get(done..).unwrap_or_default();
+                if left.is_empty() {
+                    return Event::PassedOn(note(&worker.definitions(), &targets));
+                }
+                if left.iter().all(|target| part.owed.contains(target)) {
+                    let problem = owed(&worker.definitions(), part.id, left);
+                    return wait(worker, &definition.row, part.id, (&problem, None));
                 }
             }
             Ok(PassedOn::Changed) => {
@@ -88,30 +107,40 @@ async fn in_parts(worker: &Worker, part: PassOn, leaves: &[&Arc<Definition>]) ->
     Event::HandedBack(Duration::ZERO)
 }
 
-/// Returns what people read of a notice that these targets got, and those others not.
-fn note(definitions: &Definitions, takes: &[i64], leaves: &[&Arc<Definition>]) -> String {
-    let name = |id: &i64| definitions.get(*id)?.row.target_name().map(str::to_owned);
-    let names = takes.iter().filter_map(name).collect::<Vec<_>>().join(", ");
-    match (takes.len(), leaves.len()) {
-        (0, 0) => "passed on to no target".to_owned(),
-        (0, _) if leaves.iter().all(|target| !target.row.enabled) => "all its targets are disabled".to_owned(),
-        (0, _) => "no target accepted it".to_owned(),
-        (1, _) => format!("passed on to the target {names}"),
-        (count, _) => format!("passed on to {count} targets: {names}"),
+/// Returns what people read of a notice that these targets got.
+fn note(definitions: &Definitions, takes: &[i64]) -> String {
+    let names = names(definitions, takes);
+    match takes.len() {
+        0 => "no target accepted it".to_owned(),
+        1 => format!("passed on to the target {names}"),
+        count => format!("passed on to {count} targets: {names}"),
     }
 }
 
-/// Returns for each target whether it gets a notice. One whose filter is invalid, or cannot be judged for it, gets it and keeps it until the
-/// filter is corrected. One whose filter is not judged in time gets it, too, and its filter is judged before its attempt.
+/// Returns why a notice waits that these targets cannot get, while the others have it.
+fn owed(definitions: &Definitions, id: i64, targets: &[i64]) -> String {
+    format!(
+        "encrypt_param: notice {id} is owed to {}, whose row demands encryption, and its parameter is stored as plaintext; set encrypt_param \
+         also for the definition, or to false for the target; its other targets have it",
+        names(definitions, targets)
+    )
+}
+
+fn names(definitions: &Definitions, targets: &[i64]) -> String {
+    let name = |id: &i64| definitions.get(*id)?.row.target_name().map(str::to_owned);
+    targets.iter().filter_map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns for each target whether it gets a notice. One that is paused gets it, and it waits there. One whose filter is invalid, or cannot be
+/// judged for it, gets it and keeps it until the filter is corrected. One whose filter is not judged in time gets it, too, and its filter is judged before its attempt.
 ///
 /// # Errors
 /// The event of a notice that is judged later.
 async fn taken(worker: &Worker, ready: &Ready, targets: &[Arc<Definition>], param: &str) -> Result<Vec<bool>, Event> {
-    let enabled = targets.iter().filter(|target| target.row.enabled);
-    let filters: Vec<_> = enabled.filter_map(|target| target.filter.clone()).collect();
+    let filters: Vec<_> = targets.iter().filter_map(|target| target.filter.clone()).collect();
     let mut judged = judge(worker, ready, &filters, param).await?.into_iter();
     let mut accepted = || judged.next().is_none_or(|judged| judged.unwrap_or(true));
-    Ok(targets.iter().map(|target| target.row.enabled && (target.filter.is_none() || accepted())).collect())
+    Ok(targets.iter().map(|target| target.filter.is_none() || accepted()).collect())
 }
 
 /// Returns for the first of these filters whether they let a parameter through: for all of them that can be judged within the time-out of an attempt.

@@ -78,6 +78,7 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         alarm: None,
         for_breaker: None,
         pass_to: outcome.pass_to.clone(),
+        decided_by: outcome.decided_by.clone(),
     };
     settle.regroup();
     settle

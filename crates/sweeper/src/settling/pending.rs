@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use solid_notify_core::ErrorClass;
 use solid_notify_core::notice::{ClaimedNotice, Response};
-use solid_notify_core::store::{Settle, Shape};
+use solid_notify_core::store::{DecidedBy, Settle, Shape};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -49,6 +49,8 @@ pub(crate) struct Outcome {
     pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
     /// The targets to which it is passed on.
     pub(crate) pass_to: Vec<i64>,
+    /// The rows of targets by which it was decided.
+    pub(crate) decided_by: Option<Box<DecidedBy>>,
     /// The bytes of the parameter that each of them gets.
     pub(crate) passed: usize,
 }
@@ -71,8 +73,15 @@ impl Outcome {
             is_one_of_many,
             crash_loop_permit,
             pass_to,
+            decided_by: None,
             passed,
         }
+    }
+
+    /// Returns the outcome of a notice that is judged again, because the rows by which it was decided have changed.
+    pub(super) fn judged_again(self) -> Self {
+        let (event, pass_to) = (Event::HandedBack(Duration::ZERO), Vec::new());
+        Self { event, pass_to, decided_by: None, trouble: None, ..self }
     }
 
     /// Returns the class of its error.

@@ -112,12 +112,15 @@ fn written(worker: &Worker, mut batch: Batch, settles: &[Settle], replies: Vec<S
         // The sweep did not know of these due times when it went to sleep.
         worker.signals.sweep_soon();
     }
-    let mut locked = Vec::new();
+    let (mut locked, mut changed) = (Vec::new(), Vec::new());
     for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
         match reply {
             Settled::Stored => settled(worker, decided),
             Settled::Locked if !decided.outcome.overdue => locked.push(decided),
-            Settled::Locked | Settled::LostLease | Settled::Ended(_) => lost(worker, &decided, reply),
+            Settled::Changed if !decided.outcome.overdue => changed.push(decided.outcome.judged_again()),
+            Settled::Locked | Settled::Changed | Settled::LostLease | Settled::Ended(_) => {
+                lost(worker, &decided, reply)
+            }
         }
     }
     if let Some(def_id) = batch.of {
@@ -126,6 +129,11 @@ fn written(worker: &Worker, mut batch: Batch, settles: &[Settle], replies: Vec<S
     if !locked.is_empty() {
         mark_delayed(worker, &mut locked);
         pending.put_back(batch.with(locked).again());
+    }
+    if !changed.is_empty() {
+        // Nothing is claimed or judged before the definitions are read again.
+        worker.outbox.engine().edited();
+        pending.add(changed.into_iter().filter_map(|outcome| decide(worker, outcome)));
     }
     // Claims or a wait for idleness may depend on this settle.
     worker.admission.wake_if_wanted();

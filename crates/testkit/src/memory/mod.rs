@@ -22,7 +22,7 @@ use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
     AuditEntry, Authority, Edit, Edited, LastTick, NoticeCounts, PassOn, PassedOn, Paused, Purged, SeenNode,
-    SeriesCounts, Settle, Settled, StoredState,
+    SeriesCounts, Settle, Settled, StoredState, TargetRow, same_targets,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -196,6 +196,10 @@ impl State {
         if !holds {
             return self.judge_missing(settle);
         }
+        let rows = || self.definitions.values().map(TargetRow::new).collect::<Vec<_>>();
+        if settle.decided_by.as_ref().is_some_and(|by| !by.still_holds(settle.def_id, &rows())) {
+            return Settled::Changed;
+        }
         let Some(mut live) = self.live.remove(&settle.id) else { return Settled::LostLease };
         settle.pass_to.iter().for_each(|target| self.pass_on(&live, *target, now));
         live.notice.failures = settle.transition.failures;
@@ -226,17 +230,19 @@ impl State {
     }
 
     fn pass_on_part(&mut self, part: &PassOn, now: DateTime<Utc>) -> PassedOn {
-        let is_target = |row: &&NotifyDef| row.target_of == Some(part.def_id) && row.delete_time.is_none();
         let is_held = |live: &&Live| live.notice.fence == part.fence && live.notice.status == Status::Sending;
         let Some(live) = self.live.get(&part.id).filter(is_held).cloned() else { return PassedOn::Busy };
         let (targets, done) = match self.passing.get(&part.id).cloned() {
             Some(begun) => begun,
-            None if self.definitions.values().filter(is_target).map(|row| row.id).ne(part.known.iter().copied()) => {
-                return PassedOn::Changed;
+            None => {
+                let rows: Vec<_> = self.definitions.values().map(TargetRow::new).collect();
+                if !same_targets(&part.known, part.def_id, &rows) {
+                    return PassedOn::Changed;
+                }
+                (part.targets.clone(), 0)
             }
-            None => (part.targets.clone(), 0),
         };
-        let next = targets.len().min(done + part.most);
+        let (targets, next) = part.step(&targets, done);
         targets[done..next].iter().for_each(|target| self.pass_on(&live, *target, now));
         self.passing.insert(part.id, (targets.clone(), next));
         PassedOn::Part { targets, done: next }

@@ -14,7 +14,8 @@ use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, SeriesRow, Settle, SettleMode,
+    Arrived, Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, SeriesRow, Settle,
+    SettleMode,
 };
 pub(super) use text::{Millis, Text};
 pub(super) use verb::{StepVerb, Target, Verb};
@@ -97,13 +98,6 @@ pub(super) enum Look<'a> {
     Limits,
 }
 
-/// What has arrived of a target's list; an empty text: of alarms.
-#[derive(Serialize)]
-pub(super) struct Arrived {
-    pub(super) target: String,
-    pub(super) arrived: i64,
-}
-
 /// A part of a stream of audit entries.
 #[derive(Clone, Serialize)]
 pub(super) struct Entries {
@@ -148,6 +142,8 @@ pub(super) enum Change<'a> {
         fence: Text<i64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         targets: Option<Vec<Text<i64>>>,
+        /// Those that are left for the end.
+        owed: BTreeMap<String, bool>,
         most: usize,
     },
     Extend {

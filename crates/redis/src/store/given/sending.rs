@@ -47,6 +47,13 @@ pub(in crate::store) struct PassedOn {
     pub(in crate::store) notices: Vec<ForTarget>,
 }
 
+/// What has arrived of a target's list; an empty text: of alarms.
+#[derive(Serialize)]
+pub(in crate::store) struct Arrived {
+    pub(in crate::store) target: String,
+    pub(in crate::store) arrived: i64,
+}
+
 /// A notice for a target, as the settle script stores it, and its number within the definition that passes it on.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::store) struct ForTarget {

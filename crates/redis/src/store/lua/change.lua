@@ -125,19 +125,24 @@ elseif what == 'progress' then
   redis.call('HSET', notice_key(given.member), 'param', given.text)
   return 1
 elseif what == 'pass_on' then
-  -- The `member` and its `fence`; `targets`, which are stored if none are yet; how many at `most`. Returns the stored targets and how many of
-  -- them have it; nothing if the claim was lost; 'changed' if no targets are stored or given.
+  -- The `member` and its `fence`; `targets`, which are stored if none are yet; those to which it is `owed`, which come last and get nothing now;
+  -- how many at `most`. Returns the stored targets and how many of them have it; nothing if the claim was lost; 'changed' if no targets are
+  -- stored or given.
   local member = given.member
   local status, fence, stored, done = fields(member, 'status', 'fence', 'pass_to', 'passed_on')
   -- sending
   if status ~= '5' or fence ~= given.fence then return {} end
   if not stored and not given.targets then return { 'changed' } end
   stored = stored or table.concat(given.targets, ' ')
-  local targets = {}
-  for target in string.gmatch(stored, '%d+') do targets[#targets + 1] = target end
-  local first = tonumber(done or '0')
+  local first, targets, owed = tonumber(done or '0'), {}, {}
+  for target in string.gmatch(stored, '%d+') do
+    local list = (#targets >= first and given.owed[target]) and owed or targets
+    list[#list + 1] = target
+  end
   local last = math.min(first + given.most, #targets)
   for at = first + 1, last do pass_on(member, targets[at]) end
+  for _, target in ipairs(owed) do targets[#targets + 1] = target end
+  stored = table.concat(targets, ' ')
   redis.call('HSET', notice_key(member), 'pass_to', stored, 'passed_on', text(last))
   return { stored, text(last) }
 elseif what == 'extend' then

@@ -46,12 +46,14 @@ elseif what == 'ids' then
   local due_alert = redis.call('ZRANGE', key('due_alerts'), 0, 0, 'WITHSCORES')[2] or ''
   return { text(now), definition_ids(prefix), due_alert }
 elseif what == 'targets' then
-  -- The ids of those whose parent has this `id`.
+  -- The definition `id` and its targets, as far as they can be read.
   local out = {}
   for _, id in ipairs(definition_ids(prefix)) do
-    local name, target_of, delete_time =
-      unpack(read('HMGET', definition_key(prefix, id), 'name', 'target_of', 'delete_time') or {})
-    if name and tonumber(target_of or '') == given.id and not delete_time then out[#out + 1] = id end
+    local target_of = read('HGET', definition_key(prefix, id), 'target_of')
+    if tonumber(id) == given.id or tonumber(target_of or '') == given.id then
+      local _, row = fingerprint(prefix, id)
+      if row then out[#out + 1] = { id, row } end
+    end
   end
   return out
 elseif what == 'numbers' then
