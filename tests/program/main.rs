@@ -3,6 +3,7 @@
 
 mod deploy_files;
 mod health;
+mod logins;
 mod refusals;
 mod refusing;
 mod serve;

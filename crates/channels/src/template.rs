@@ -3,11 +3,21 @@
 //! The engine is minijinja, whose language is that of Jinja. Templates are checked when the configuration is read. A value that
 //! does not exist is an error, so that no receiver gets a text with a gap.
 
+mod compared;
 mod depth;
+mod filters;
 mod fuel;
+#[cfg(feature = "plain-webhook")]
+mod in_url;
+mod json;
+mod operands;
 mod output;
+mod param;
+#[cfg(test)]
+mod param_tests;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod values;
 
 use std::borrow::Cow;
@@ -16,7 +26,7 @@ use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
 
 use minijinja::value::{Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, UndefinedBehavior, escape_formatter};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, escape_formatter};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use solid_notify_core::ErrorClass;
@@ -25,6 +35,8 @@ use solid_notify_sweeper::Failure;
 use crate::field::parsed;
 pub(crate) use fuel::reading;
 use fuel::{FUEL, READING};
+#[cfg(feature = "plain-webhook")]
+pub(crate) use in_url::{BEGIN, END};
 use output::Bounded;
 pub use values::Values;
 
@@ -61,6 +73,17 @@ pub struct Html;
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses;
 
+/// Values are parts of a URL: each stands between two marks, and its control characters are encoded.
+#[derive(Debug, Clone, Copy)]
+#[cfg(feature = "plain-webhook")]
+pub struct InUrl;
+
+#[cfg(feature = "plain-webhook")]
+impl Escape for InUrl {
+    const SUFFIX: &'static str = "url";
+    const SHAPE: &'static str = "template (URL)";
+}
+
 impl Escape for Text {
     const SUFFIX: &'static str = "txt";
     const SHAPE: &'static str = "template (text)";
@@ -85,6 +108,8 @@ impl Escape for Addresses {
 #[derive(Clone)]
 pub struct Template<E: Escape = Text> {
     source: String,
+    /// The source with marked operands.
+    marked: String,
     escape: PhantomData<E>,
 }
 
@@ -105,19 +130,32 @@ fn engine(undefined: UndefinedBehavior) -> Environment<'static> {
         Json::SUFFIX => AutoEscape::Json,
         Html::SUFFIX => AutoEscape::Html,
         Addresses::SUFFIX => AutoEscape::Custom(Addresses::SUFFIX.into()),
+        #[cfg(feature = "plain-webhook")]
+        InUrl::SUFFIX => AutoEscape::Custom(InUrl::SUFFIX.into()),
         _ => AutoEscape::None,
     });
-    engine.set_formatter(|out, state, value| match state.auto_escape() {
-        AutoEscape::Custom(_) => write_addresses(out, value),
-        _ => escape_formatter(out, state, value),
-    });
+    engine.set_formatter(write);
+    filters::add_to(&mut engine);
     engine
+}
+
+/// Writes an inserted value.
+fn write(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    match state.auto_escape() {
+        #[cfg(feature = "plain-webhook")]
+        AutoEscape::Custom(mode) if mode == InUrl::SUFFIX => in_url::write(out, value),
+        AutoEscape::Custom(_) => write_addresses(out, value),
+        _ if value.is_safe() => escape_formatter(out, state, value),
+        AutoEscape::Json => Ok(out.write_str(&json::json(value)?)?),
+        _ if value.as_str().is_some() => escape_formatter(out, state, value),
+        _ => escape_formatter(out, state, &Value::from(json::inserted(value)?)),
+    }
 }
 
 /// Writes each element of a list in a line of its own, and any other value within its line. A value that is null has no address.
 fn write_addresses(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::None => {}
+        _ if filters::is_null(value) => {}
         ValueKind::Seq | ValueKind::Iterable => {
             for one in value.try_iter()? {
                 out.write_char('\n')?;
@@ -125,7 +163,7 @@ fn write_addresses(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
                 out.write_char('\n')?;
             }
         }
-        _ => out.write_str(&value.to_string().replace(['\n', '\r'], " "))?,
+        _ => out.write_str(&json::inserted(value)?.replace(['\n', '\r'], " "))?,
     }
     Ok(())
 }
@@ -141,13 +179,18 @@ impl<E: Escape> Template<E> {
             return Err(format!("a template has at most {OUTPUT_LIMIT} bytes; this one has {}", source.len()));
         }
         depth::check(&source)?;
+        CHECK.with_borrow(|engine| {
+            let read = engine.template_from_named_str(E::SUFFIX, &source);
+            read.map(drop).map_err(|error| explained(&error, READING, READING))
+        })?;
+        let marked = operands::marked(&source);
         let left = fuel::of_configuration();
         for steps in [FEW.min(left), left] {
             let filled = if steps <= FEW {
-                tried::<E>(&source, steps)
+                tried::<E>(&marked, steps)
             } else {
-                let source = source.clone();
-                depth::on_large_stack(move || tried::<E>(&source, steps)).map_err(|error| error.to_string())?
+                let marked = marked.clone();
+                depth::on_large_stack(move || tried::<E>(&marked, steps)).map_err(|error| error.to_string())?
             };
             match filled {
                 Err(error) if error.kind() == ErrorKind::OutOfFuel && steps < left => {}
@@ -165,7 +208,7 @@ impl<E: Escape> Template<E> {
                 }
             }
         }
-        Ok(Self { source, escape: PhantomData })
+        Ok(Self { source, marked, escape: PhantomData })
     }
 
     /// Returns whether it contains anything to fill in.
@@ -197,10 +240,10 @@ impl<E: Escape> Template<E> {
         }
         let (left, quick) = (values.fuel.left(), values.quick.left());
         // It is also parsed.
-        let parsing = fuel::of_parsing(&self.source);
+        let parsing = fuel::of_parsing(&self.marked);
         let here = quick.saturating_sub(parsing).min(left);
         if here > 0 {
-            match fill::<E>(&self.source, values.all.clone(), here, limit) {
+            match fill::<E>(&self.marked, values.all.clone(), here, limit) {
                 Ok((text, used)) => {
                     values.fuel.take(used);
                     values.quick.take(used + parsing);
@@ -210,8 +253,8 @@ impl<E: Escape> Template<E> {
                 Err(problem) => return Err(problem.of(field)),
             }
         }
-        let (source, all) = (self.source.clone(), values.all.clone());
-        let filled = values.elsewhere(move || fill::<E>(&source, all, left, limit)).await?;
+        let (marked, all) = (self.marked.clone(), values.all.clone());
+        let filled = values.elsewhere(move || fill::<E>(&marked, all, left, limit)).await?;
         let (text, used) = filled.map_err(|problem| problem.of(field))?;
         values.fuel.take(used);
         Ok(text)
@@ -223,7 +266,7 @@ impl<E: Escape> Template<E> {
     /// As [`Self::render`].
     #[cfg(feature = "mail")]
     pub(crate) fn render_here(&self, field: &str, values: &Values<'_>) -> Result<String, Failure> {
-        let filled = fill::<E>(&self.source, values.all.clone(), values.fuel.left(), OUTPUT_LIMIT);
+        let filled = fill::<E>(&self.marked, values.all.clone(), values.fuel.left(), OUTPUT_LIMIT);
         filled.map(|(text, _)| text).map_err(|problem| problem.of(field))
     }
 }
@@ -254,13 +297,17 @@ impl Unfilled {
 /// Fills a template in. Returns the text, and how many steps that took.
 fn fill<E: Escape>(source: &str, values: Value, steps: u64, limit: usize) -> Result<(String, u64), Unfilled> {
     let mut output = Bounded::to(limit);
+    param::take_problem();
     let filled = ENGINE.with_borrow_mut(|engine| {
         engine.set_fuel(Some(steps));
         output.fill(engine, E::SUFFIX, source, values)
     });
+    // Also of what a filter made of the value, which may be no error to the engine.
+    let problem = param::take_problem();
     match filled {
-        Err(_) if output.is_full() => Err(Unfilled::Else(format!("it makes more than {limit} bytes"))),
         Err(error) if error.kind() == ErrorKind::OutOfFuel => Err(Unfilled::Steps(explained(&error, steps, FUEL))),
+        _ if problem.is_some() => Err(Unfilled::Else(problem.unwrap_or_default())),
+        Err(_) if output.is_full() => Err(Unfilled::Else(format!("it makes more than {limit} bytes"))),
         Err(error) => Err(Unfilled::Else(explained(&error, steps, FUEL))),
         Ok(used) => {
             let text = String::from_utf8(output.into_bytes());

@@ -1,6 +1,6 @@
 //! [`Webhook`]: delivers notices to HTTP receivers, signed as Standard Webhooks.
 //!
-//! `config.rs` is the configuration, with `fields.rs` for single fields. `request.rs` composes a request, `sign.rs` signs it, `auth.rs`
+//! `config.rs` is the configuration, with `fields.rs` for single fields. `request.rs` composes a request, with `place.rs` for the values in its URL, `sign.rs` signs it, `auth.rs`
 //! has credentials, `client.rs` the clients with certificates, and `receive.rs` what a response means.
 
 mod auth;
@@ -11,6 +11,7 @@ mod config;
 #[cfg(feature = "tls")]
 mod config_tests;
 mod fields;
+mod place;
 mod prepared;
 mod receive;
 mod request;

@@ -83,11 +83,8 @@ impl Context {
     fn full_url(&self, name: &str) -> Outcome<String> {
         let Some(reference) = &self.password else { return Ok(self.url.clone()) };
         let wrong = |problem: String| Failure::invalid(format!("context {name:?}: {problem}"));
-        let mut url = Url::parse(&self.url).map_err(|error| wrong(format!("its URL cannot be read: {error}")))?;
         let secret = reference.read_unrestricted().map_err(|error| wrong(error.to_string()))?;
-        let set = url.set_password(Some(secret.expose_secret().trim_end_matches(['\r', '\n'])));
-        set.map_err(|()| wrong("a URL of this scheme has no password".to_owned()))?;
-        Ok(url.into())
+        with_password(&self.url, secret.expose_secret().trim_end_matches(['\r', '\n'])).map_err(wrong)
     }
 }
 
@@ -97,6 +94,25 @@ pub(crate) const SCHEMES: [&str; 7] = ["postgres", "postgresql", "mysql", "maria
 /// Returns true if the scheme of the URL is that of a store.
 pub(crate) fn names_a_store(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+}
+
+/// Puts a password into the URL of a store; of a Redis Cluster into that of each node. The error contains neither.
+pub(crate) fn with_password(url: &str, password: &str) -> Result<String, String> {
+    // `Url` leaves a percent sign as it is, which the drivers decode, and a comma, which divides the nodes of a cluster.
+    let encoded: String = password.bytes().map(encoded).collect();
+    let with = |url: &str| {
+        let mut url = Url::parse(url).map_err(|error| format!("its URL cannot be read: {error}"))?;
+        url.set_password(Some(&encoded)).map_err(|()| "a URL of this scheme has no password".to_owned())?;
+        Ok(String::from(url))
+    };
+    match url.starts_with("redis") {
+        true => Ok(url.split(',').map(|node| with(node.trim())).collect::<Result<Vec<_>, String>>()?.join(",")),
+        false => with(url),
+    }
+}
+
+fn encoded(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
 }
 
 /// Returns the URL for people: without a password. Text without a known scheme may be a part of a password.
@@ -215,6 +231,26 @@ pub(crate) fn chosen(global: &Global) -> Outcome<Chosen> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn password_is_encoded_for_each_node() {
+        for (password, encoded) in [
+            ("ab%41cd", "ab%2541cd"),
+            ("100%", "100%25"),
+            ("a,b", "a%2Cb"),
+            ("p@:/?#[] +ü", "p%40%3A%2F%3F%23%5B%5D%20%2B%C3%BC"),
+        ] {
+            let url = |host: &str| format!("{host}:{encoded}@");
+            for user in ["postgres://ops", "mysql://ops", "redis://"] {
+                let given = format!("{user}@[::1]:1/x?y=z").replace("redis://@", "redis://");
+                let expected = format!("{}[::1]:1/x?y=z", url(user));
+                assert_eq!(with_password(&given, password).unwrap(), expected);
+            }
+            let nodes = with_password("redis://a:1, rediss://ops@b:2?prefix=x", password).unwrap();
+            assert_eq!(nodes, format!("{}a:1,{}b:2?prefix=x", url("redis://"), url("rediss://ops")));
+        }
+        assert!(with_password("sqlite:x.db", "x").is_err());
+    }
 
     #[test]
     fn passwords_are_not_shown() {

@@ -126,7 +126,8 @@ impl Engine {
         if broken.is_empty() { Ok(()) } else { Err(Error::Invalid { what: "edit", problem: broken.join("; ") }) }
     }
 
-    /// Checks a definition: each column, and `handler_config` by its handler if this process has the handler.
+    /// Checks a definition: each column, and `handler_config` by its handler if this process has the handler. One that is no target may
+    /// be without it.
     pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
         let problems = self.problems(def);
         if problems.is_empty() { Ok(()) } else { Err(Error::InvalidDefinition { name: def.name.clone(), problems }) }
@@ -134,14 +135,23 @@ impl Engine {
 
     fn problems(&self, def: &NotifyDef) -> Vec<Problem> {
         let mut problems = def.policy().err().unwrap_or_default();
-        let check = self.config_checks.read().get(def.handler_name()).cloned();
+        // The targets of a definition may have a configuration each, and they come after it.
+        let may_come_later = def.handler_config.is_none() && def.target_of.is_none();
         let is_read = !problems.iter().any(|problem| problem.column == "handler_config");
-        let check = check.filter(|_| is_read);
-        if let Some(Err(problem)) = check.map(|check| check(def.handler_config.as_deref())) {
+        if is_read
+            && !may_come_later
+            && let Some(problem) = self.problem_of_config(def)
+        {
             // Without the value, which may contain a secret in the wrong place.
             problems.push(Problem::new("handler_config", "…", format!("what its handler accepts: {problem}")));
         }
         problems
+    }
+
+    /// Returns why its handler refuses the `handler_config` of a definition, if this process has the handler.
+    pub fn problem_of_config(&self, def: &NotifyDef) -> Option<String> {
+        let check = self.config_checks.read().get(def.handler_name()).cloned();
+        check?(def.handler_config.as_deref()).err()
     }
 
     /// Returns the store, by its roles.

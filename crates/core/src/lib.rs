@@ -38,7 +38,7 @@ mod own_limits;
 pub mod param;
 #[cfg(feature = "cipher")]
 pub mod param_keys;
-mod path;
+pub mod path;
 mod redacted;
 mod response;
 pub mod retry;

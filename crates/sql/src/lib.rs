@@ -116,7 +116,9 @@ impl<DB: Dialect> Outbox<DB> {
     /// # Errors
     /// An error of the database, as [`sqlx::Pool::connect`] returns it.
     pub async fn connect(url: &str) -> Result<Self> {
-        let pool = Pool::connect(url).await.map_err(|error| failed::<DB>("connecting to the database", error))?;
+        let failed = |error| failed::<DB>("connecting to the database", error);
+        let options = url.parse::<<DB::Connection as sqlx::Connection>::Options>().map_err(failed)?;
+        let pool = Pool::connect_with(DB::with_address(options)).await.map_err(failed)?;
         Ok(Self::new(pool))
     }
 

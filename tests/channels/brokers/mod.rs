@@ -11,7 +11,9 @@ mod rabbitmq;
 use std::io::Write;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use solid_notify::channels::{Channel, ChannelExt};
 use solid_notify::testkit::MemoryOutbox;
 use solid_notify::{NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper, TokenKeys, add_notice};
@@ -20,6 +22,12 @@ use test_servers::servers::Server;
 use test_support::log::Log;
 use test_support::proxy::{Proxy, Weather};
 use test_support::sending::{allow_secrets, eventually};
+
+/// A parameter that no Rust value has: half a surrogate pair, and numbers that are too large, too long, or have a zero at their end.
+pub fn strange_param() -> Box<RawValue> {
+    let text = r#"{ "note":"cut \ud83d","x":1e400, "n":19.90,"id":12345678901234567890123,"b":1,"a":null}"#;
+    RawValue::from_string(text.to_owned()).unwrap()
+}
 
 /// A sweeper with one channel.
 pub struct Sending {
@@ -78,7 +86,7 @@ impl Sending {
     }
 
     /// Adds a notice.
-    pub async fn add(&self, name: &str, param: Value) -> i64 {
+    pub async fn add(&self, name: &str, param: impl Serialize + Send) -> i64 {
         let mut tx = self.outbox.begin().await.unwrap();
         let id = add_notice(&mut tx, name, param).await.unwrap().id();
         tx.commit().await.unwrap();

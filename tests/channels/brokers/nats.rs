@@ -13,7 +13,7 @@ use test_support::databases::server_url;
 use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
-use super::{Sending, signal};
+use super::{Sending, signal, strange_param};
 use crate::configured::own_machine;
 
 /// A client that waits long, because a busy disk delays streams.
@@ -60,6 +60,30 @@ async fn message_is_stored_once_with_what_the_configuration_says() {
     let duplicate = async || sending.find(id).await.response.is_some_and(|last| last.response.status() == "duplicate");
     test_support::sending::eventually("a second attempt", duplicate).await;
     assert_eq!(messages(&stream).await, 1);
+    context.delete_stream(&name).await.unwrap();
+}
+
+#[tokio::test]
+async fn message_has_the_parameter_and_its_values_as_they_were() {
+    let url = server_url("NATS_URL");
+    let (context, stream, name) = stream(&url, |_| ()).await;
+    let sending = Sending::start(Nats::new().allow_networks(&own_machine()), &url).await;
+    sending.define("plain", json!({ "subject": format!("{name}.x") })).await;
+    let subject = format!("{name}.{{{{ param.id }}}}");
+    sending
+        .define("values", json!({ "subject": subject, "headers": { "X-N": "{{ param.n }}" }, "body": "{{ param }}" }))
+        .await;
+    let param = strange_param();
+    for name in ["plain", "values"] {
+        let id = sending.add(name, &param).await;
+        sending.reaches(id, Status::Succeeded).await;
+    }
+    let (plain, values) = (stream.get_raw_message(1).await.unwrap(), stream.get_raw_message(2).await.unwrap());
+    for message in [&plain, &values] {
+        assert_eq!(&message.payload[..], param.get().as_bytes());
+    }
+    assert_eq!(values.headers.get("X-N").unwrap().as_str(), "19.90");
+    assert_eq!(values.subject.as_str(), format!("{name}.12345678901234567890123"));
     context.delete_stream(&name).await.unwrap();
 }
 

@@ -13,7 +13,7 @@ use test_support::databases::server_url;
 use test_support::proxy::Proxy;
 use tokio::task::spawn_blocking;
 
-use super::{Sending, signal};
+use super::{Sending, signal, strange_param};
 use crate::configured::own_machine;
 
 fn connect(url: &str) -> Connection {
@@ -51,6 +51,26 @@ async fn entry_has_what_the_configuration_says() {
     assert_eq!((field(second, "order").as_str(), second.map.len()), ("ü1", 4));
     sending.outbox.ack_token(&field(second, "ack_token")).await.unwrap();
     assert_eq!(sending.find(acked).await.status, Status::Succeeded);
+    let _: () = redis.del(&key).unwrap();
+}
+
+#[tokio::test]
+async fn entry_has_the_parameter_and_its_values_as_they_were() {
+    let url = server_url("REDIS_URL");
+    let (mut redis, key) = (connect(&url), fresh_key());
+    let sending = Sending::start(RedisStreams::new().allow_networks(&own_machine()), &url).await;
+    let config =
+        json!({ "stream": key, "fields": { "n": "{{ param.n }} {{ param.id }} {{ param.x }} {{ param.b == 1 }}" } });
+    sending.define("plain", json!({ "stream": key })).await;
+    sending.define("values", config).await;
+    let param = strange_param();
+    for name in ["plain", "values"] {
+        let id = sending.add(name, &param).await;
+        sending.reaches(id, Status::Succeeded).await;
+    }
+    let [first, second] = &entries(&mut redis, &key)[..] else { panic!("two entries expected") };
+    assert_eq!(first.get::<String>("param").as_deref(), Some(param.get()));
+    assert_eq!(second.get::<String>("n").as_deref(), Some("19.90 12345678901234567890123 1e400 true"));
     let _: () = redis.del(&key).unwrap();
 }
 

@@ -13,3 +13,4 @@ mod results;
 mod sender;
 pub mod server;
 mod tls;
+mod values;

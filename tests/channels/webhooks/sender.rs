@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::configured::own_machine;
+use serde::Serialize;
 use serde_json::{Value, json};
 use solid_notify::channels::{ChannelExt, Webhook, WebhookBuilder};
 use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper};
@@ -51,7 +52,7 @@ impl Sender {
     }
 
     /// Adds a notice and returns it after its first attempt.
-    pub async fn attempt(&self, name: &str, param: &Value) -> NoticeRecord {
+    pub async fn attempt(&self, name: &str, param: &(impl Serialize + Sync)) -> NoticeRecord {
         let id = self.backend.add_new(NewNotice::new(name, param).unwrap()).await.id();
         let ended = async || !matches!(record(&self.backend, id).await.status, Status::NotSent | Status::Sending);
         eventually("the attempt ends", ended).await;
@@ -59,7 +60,7 @@ impl Sender {
     }
 
     /// Sends one notice of a definition with this configuration, and returns it after its attempt.
-    pub async fn send(&self, mut config: Value, param: &Value) -> NoticeRecord {
+    pub async fn send(&self, mut config: Value, param: &(impl Serialize + Sync)) -> NoticeRecord {
         if config.get("timeout").is_none() {
             config["timeout"] = json!(TIMEOUT);
         }

@@ -108,7 +108,8 @@ pub async fn check_that_panics_refuses_the_config(b: &dyn Backend) {
     let id = add(b, "sync").await;
     sweeper.idle().await;
     assert_eq!(record(b, id).await.fence, 0);
-    let error = b.outbox().define_or_replace(NotifyDef::new("sync").timeout("7s")).await.err().unwrap();
+    let row = NotifyDef::new("sync").timeout("7s").handler_config("{}");
+    let error = b.outbox().define_or_replace(row).await.err().unwrap();
     assert!(error.to_string().contains("the handler's check panicked"), "{error}");
     sweeper.shutdown().await;
 }

@@ -20,7 +20,7 @@ pub(super) async fn message(
     secrets: &Secrets<'_>,
 ) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut properties = BasicProperties::default()
         .with_message_id(own(&notice.idempotency_key())?)
         .with_timestamp(u64::try_from(notice.created().timestamp()).unwrap_or_default())

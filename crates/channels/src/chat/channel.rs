@@ -132,7 +132,7 @@ impl Channel for Chat {
 
     async fn send(&self, PreparedChat { config, client }: &PreparedChat, notice: &AnyNotice) -> HandlerResult {
         let secrets = Secrets::read(notice, config.all_secrets()).await?;
-        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets)).await?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
         let text = config.text.render("text", &values).await?;
         let text = marked(text, notice);
         let group = config.group(&secrets)?;

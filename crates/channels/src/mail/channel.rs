@@ -119,7 +119,7 @@ impl Channel for Mail {
 
     async fn send(&self, prepared: &PreparedMail, notice: &AnyNotice) -> HandlerResult {
         let (config, secrets) = (&prepared.config, Secrets::read(notice, Self::secrets(prepared)).await?);
-        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets)).await?;
+        let values = Values::new(notice, ack_token_if_keys(notice)?, (&config.secrets, &secrets))?;
         let (mut letter, mut errors) = self.letter(config, &values, notice).await?;
         letter.subject = marked(letter.subject, notice);
         let mailer = match &self.mailer {

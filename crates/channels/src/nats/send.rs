@@ -37,7 +37,7 @@ pub(super) async fn message(
     secrets: &Secrets<'_>,
 ) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
         let field = format!("headers.{}", name.0);

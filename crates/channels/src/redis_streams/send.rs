@@ -27,7 +27,7 @@ pub(super) async fn entry(
     secrets: &Secrets<'_>,
 ) -> Result<Vec<String>, Failure> {
     let token = ack_token(notice)?;
-    let values = Values::new(notice, token.clone(), (&config.secrets, secrets)).await?;
+    let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
     let mut arguments = vec![config.stream.render("stream", &values).await?];
     if let Some(length) = config.maxlen {
         arguments.extend(["MAXLEN".to_owned(), "~".to_owned(), length.to_string()]);

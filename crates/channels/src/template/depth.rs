@@ -3,6 +3,8 @@
 
 use std::thread;
 
+use super::tokens::{self, Kind, Token};
+
 /// The most operators of a tag, and the most `elif` of a template.
 const OPERATORS: usize = 200;
 
@@ -15,110 +17,36 @@ const STACK: usize = if cfg!(target_pointer_width = "64") { 1024 * 1024 * 1024 }
 /// # Errors
 /// A text that says what there is too much of.
 pub(super) fn check(source: &str) -> Result<(), String> {
-    let (mut rest, mut elifs) = (source, 0);
-    while let Some(at) = rest.find('{') {
-        let tag = &rest[at + 1..];
-        rest = match tag.as_bytes().first() {
-            Some(b'#') => tag.split_once("#}").map_or("", |(_, after)| after),
-            Some(b'%') if is_raw(&tag[1..]) => after_raw(tag),
-            Some(b'{' | b'%') => {
-                let (counts, after) = count(&tag[1..]);
-                elifs += counts.elifs;
-                if counts.operators > OPERATORS {
-                    return Err(format!("a tag has more than {OPERATORS} operators"));
-                }
-                if elifs > OPERATORS {
-                    return Err(format!("it has more than {OPERATORS} `elif`"));
-                }
-                after
-            }
-            _ => tag,
-        };
+    let mut elifs = 0;
+    for tag in tokens::tags(source) {
+        let words = tag.tokens.iter().filter(|token| token.kind == Kind::Word);
+        elifs += words.filter(|word| source.get(word.start..word.end) == Some("elif")).count();
+        let operators = tag.tokens.iter().filter(|token| is_operator(token, source)).count();
+        if operators > OPERATORS {
+            return Err(format!("a tag has more than {OPERATORS} operators"));
+        }
+        if elifs > OPERATORS {
+            return Err(format!("it has more than {OPERATORS} `elif`"));
+        }
     }
     Ok(())
+}
+
+/// Returns whether a token lets the engine nest.
+fn is_operator(token: &Token, source: &str) -> bool {
+    let text = source.get(token.start..token.end).unwrap_or_default();
+    match token.kind {
+        Kind::Arithmetic | Kind::Comparison | Kind::Join | Kind::Pipe | Kind::Dot => true,
+        Kind::Open => text != "{",
+        Kind::Word => matches!(text, "and" | "or" | "not" | "in" | "is" | "if" | "else"),
+        Kind::Number | Kind::Text | Kind::Close | Kind::Other => false,
+    }
 }
 
 /// Runs work on a thread whose stack is large enough for any template.
 pub(super) fn on_large_stack<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<T> {
     let thread = thread::Builder::new().name("template".to_owned()).stack_size(STACK).spawn(work)?;
     thread.join().map_err(|_| std::io::Error::other("the rendering of a template panicked"))
-}
-
-/// Returns the text behind a word, blanks, and the sign that removes blanks.
-fn behind_sign(tag: &str) -> &str {
-    tag.strip_prefix(['-', '+']).unwrap_or(tag).trim_start()
-}
-
-/// Returns whether a tag begins text that is no template.
-fn is_raw(tag: &str) -> bool {
-    let after = behind_sign(tag).strip_prefix("raw").map(str::trim_start);
-    after.is_some_and(|after| behind_sign(after).starts_with("%}"))
-}
-
-fn after_raw(tag: &str) -> &str {
-    let mut rest = tag;
-    while let Some((_, after)) = rest.split_once("{%") {
-        if behind_sign(after).starts_with("endraw") {
-            return after;
-        }
-        rest = after;
-    }
-    ""
-}
-
-#[derive(Default)]
-struct Counts {
-    operators: usize,
-    elifs: usize,
-}
-
-/// Counts the operators of a tag, which ends with the first closing mark that is in no bracket and no text. Returns what is behind it.
-fn count(tag: &str) -> (Counts, &str) {
-    let (mut counts, mut open, bytes, mut at) = (Counts::default(), 0_usize, tag.as_bytes(), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let begin = at;
-        at += 1;
-        match byte {
-            b'}' | b'%' if open == 0 && bytes.get(at) == Some(&b'}') => {
-                return (counts, tag.get(at + 1..).unwrap_or_default());
-            }
-            b'"' | b'\'' => {
-                while let Some(&inner) = bytes.get(at) {
-                    at += if inner == b'\\' { 2 } else { 1 };
-                    if inner == byte {
-                        break;
-                    }
-                }
-            }
-            b'(' | b'[' => {
-                open += 1;
-                counts.operators += 1;
-            }
-            b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            b'0'..=b'9' => {
-                // With the point of a number.
-                while bytes.get(at).is_some_and(|next| next.is_ascii_digit())
-                    || (bytes.get(at) == Some(&b'.') && bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
-                {
-                    at += 1;
-                }
-            }
-            b'+' | b'-' | b'*' | b'/' | b'%' | b'~' | b'|' | b'.' | b'<' | b'>' | b'=' | b'!' => counts.operators += 1,
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                while bytes.get(at).is_some_and(|next| next.is_ascii_alphanumeric() || *next == b'_') {
-                    at += 1;
-                }
-                match &bytes[begin..at] {
-                    b"elif" => counts.elifs += 1,
-                    b"and" | b"or" | b"not" | b"in" | b"is" | b"if" | b"else" => counts.operators += 1,
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-    }
-    (counts, "")
 }
 
 #[cfg(test)]

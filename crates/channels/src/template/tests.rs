@@ -8,8 +8,7 @@ use super::*;
 
 /// The values of a notice with this parameter.
 fn values(param: &str) -> Values<'static> {
-    let param: serde_json::Value = serde_json::from_str(param).unwrap();
-    Values::of(serde_json::json!({ "param": param }))
+    Values::of_param(param)
 }
 
 /// Without a notice all is rendered at once.

@@ -1,15 +1,17 @@
 //! [`Values`]: what templates can insert, and the budget of the templates of a notice.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use minijinja::value::{Serde, Value};
+use minijinja::value::{Object, Serde, Value};
 use serde::Serialize;
-use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_sweeper::Failure;
 
 use super::depth;
 use super::fuel::{FUEL, Fuel, QUICK};
+use super::param::{self, note_problem};
 use crate::channel::AnyNotice;
 use crate::secrets::Secrets;
 
@@ -20,6 +22,8 @@ const LARGE: usize = 32 * 1024;
 ///
 /// `notice.id`, `notice.idempotency_key`, `notice.definition`, `notice.target`, `notice.attempt`, `notice.created` (RFC 3339),
 /// `notice.test` (true for a test of an operator), and `notice.ack_token` where the definition has `need_confirm`.
+///
+/// The parameter is read by the first template that names it, so that one that cannot be read is sent where no template needs it.
 pub struct Values<'n> {
     pub(super) all: Value,
     /// What the templates of the notice may take.
@@ -44,12 +48,58 @@ struct NoticeValues<'a> {
     ack_token: Option<String>,
 }
 
+/// The variables of a template.
+struct Variables {
+    param: Arc<Param>,
+    notice: Value,
+    secrets: Value,
+}
+
+/// A parameter, and its value once a template has asked for it. `None`: it cannot be read.
+struct Param {
+    text: String,
+    value: OnceLock<Option<Value>>,
+}
+
+impl Param {
+    fn new(text: &str) -> Arc<Self> {
+        Arc::new(Self { text: text.to_owned(), value: OnceLock::new() })
+    }
+
+    fn value(&self) -> Option<Value> {
+        let read = || param::read(&self.text);
+        let mut problem = None;
+        let value = self.value.get_or_init(|| read().map_err(|error| problem = Some(error)).ok());
+        if value.is_none() {
+            note_problem(problem.or_else(|| read().err()).map(|problem| problem.to_string()).unwrap_or_default());
+        }
+        value.clone()
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variables").finish_non_exhaustive()
+    }
+}
+
+impl Object for Variables {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_str()? {
+            "param" => self.param.value(),
+            "notice" => Some(self.notice.clone()),
+            "secrets" => Some(self.secrets.clone()),
+            _ => None,
+        }
+    }
+}
+
 impl<'n> Values<'n> {
-    /// Reads the values of a notice. `ack_token`: the token for the receiver, where it is to ack. `names`: what templates call the secrets.
+    /// Returns the values of a notice. `ack_token`: the token for the receiver, where it is to ack. `names`: what templates call the secrets.
     ///
     /// # Errors
-    /// A parameter that is not JSON.
-    pub async fn new(
+    /// A secret that was not read.
+    pub fn new(
         notice: &'n AnyNotice,
         ack_token: Option<String>,
         (names, secrets): (&BTreeMap<String, SecretRef>, &Secrets<'_>),
@@ -68,18 +118,15 @@ impl<'n> Values<'n> {
             test: notice.is_test(),
             ack_token,
         };
-        let (notice_values, secret_values) = (Value::from(Serde(&about)), Value::from(Serde(&shown)));
-        let text = notice.raw_param();
-        let is_large = text.len() > LARGE;
-        let param = if is_large {
-            let text = text.to_owned();
-            elsewhere(Some(notice), move || read(&text)).await?
-        } else {
-            read(text)
+        let param = notice.raw_param();
+        let is_large = param.len() > LARGE;
+        let variables = Variables {
+            param: Param::new(param),
+            notice: Value::from(Serde(&about)),
+            secrets: Value::from(Serde(&shown)),
         };
-        let param = param.map_err(|_| Failure::retry("the parameter is not JSON").class(ErrorClass::Invalid))?;
-        let all = minijinja::context! { param => param, notice => notice_values, secrets => secret_values };
         let quick = if is_large { 0 } else { QUICK };
+        let all = Value::from_object(variables);
         Ok(Self { all, fuel: Fuel::of(FUEL), quick: Fuel::of(quick), is_large, notice: Some(notice) })
     }
 
@@ -88,7 +135,13 @@ impl<'n> Values<'n> {
     #[must_use]
     pub fn with_other_secrets(&self, names: &BTreeMap<String, SecretRef>) -> Self {
         let others: BTreeMap<&String, &str> = names.keys().map(|name| (name, "other")).collect();
-        let all = minijinja::context! { secrets => Value::from(Serde(&others)), ..self.all.clone() };
+        let secrets = Value::from(Serde(&others));
+        let all = match self.all.downcast_object_ref::<Variables>() {
+            Some(Variables { param, notice, .. }) => {
+                Value::from_object(Variables { param: param.clone(), notice: notice.clone(), secrets })
+            }
+            None => minijinja::context! { secrets, ..self.all.clone() },
+        };
         let (fuel, quick) = (Fuel::of(self.fuel.left()), Fuel::of(self.quick.left()));
         Self { all, fuel, quick, is_large: self.is_large, notice: self.notice }
     }
@@ -96,7 +149,19 @@ impl<'n> Values<'n> {
     /// Makes values of something else than a notice.
     #[cfg(any(feature = "mail", test))]
     pub(crate) fn of(values: impl Serialize) -> Self {
-        let all = Value::from(Serde(&values));
+        Self::of_value(Value::from(Serde(&values)))
+    }
+
+    /// Makes values of a parameter alone.
+    #[cfg(test)]
+    pub(crate) fn of_param(param: &str) -> Self {
+        let empty = Value::from(Serde(BTreeMap::<&str, &str>::new()));
+        let variables = Variables { param: Param::new(param), notice: empty.clone(), secrets: empty };
+        Self::of_value(Value::from_object(variables))
+    }
+
+    #[cfg(any(feature = "mail", test))]
+    fn of_value(all: Value) -> Self {
         Self { all, fuel: Fuel::of(FUEL), quick: Fuel::of(QUICK), is_large: false, notice: None }
     }
 
@@ -119,11 +184,6 @@ impl Drop for Values<'_> {
             runtime.spawn_blocking(move || drop(all));
         }
     }
-}
-
-fn read(param: &str) -> serde_json::Result<Value> {
-    let param: serde_json::Value = serde_json::from_str(param)?;
-    Ok(Value::from(Serde(&param)))
 }
 
 /// Does work for a notice in turn with that of other definitions. An error means that it panicked, or that the runtime ends.

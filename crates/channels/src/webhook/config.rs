@@ -11,14 +11,14 @@ use url::Url;
 use super::auth::Auth;
 use super::client::TlsFiles;
 use super::fields::{HeaderField, HostPattern, SecretShape, Span, StatusPattern, endpoint};
-use crate::template::{Json, Template};
+use crate::template::{InUrl, Json, Template};
 
 /// The configuration of a webhook.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookConfig {
     /// Where requests go: an `https` or `http` URL. Write values into it with `urlencode`: `https://shop.example.com/orders/{{ param.id | urlencode }}`.
-    pub(super) url: Template,
+    pub(super) url: Template<InUrl>,
     /// Which hosts the URL may have: exact ones, and `*.example.com` for all below a domain. Required where the URL is a template.
     #[serde(default)]
     pub(super) allow_hosts: Vec<HostPattern>,

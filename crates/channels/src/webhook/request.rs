@@ -16,6 +16,7 @@ use url::Url;
 
 use super::config::{Body, CloudEvents, CloudEventsMode, Method, WebhookConfig};
 use super::fields::endpoint;
+use super::place;
 use super::prepared::Prepared;
 use crate::channel::{AnyNotice, ack_token_if_keys};
 use crate::computing;
@@ -97,7 +98,7 @@ impl<'a> Filling<'a> {
     }
 
     async fn values(&self) -> Result<&Values<'a>, Failure> {
-        self.values.get_or_try_init(|| Values::new(self.notice, self.ack_token.clone(), self.secrets)).await
+        self.values.get_or_try_init(async || Values::new(self.notice, self.ack_token.clone(), self.secrets)).await
     }
 }
 
@@ -115,25 +116,26 @@ fn check_length(bytes: usize, config: &WebhookConfig) -> Result<(), Failure> {
 }
 
 async fn filled_url(prepared: &Prepared, filling: &Filling<'_>) -> Result<Url, Failure> {
-    let text = filling.text(&prepared.config.url, "url").await?;
+    let marked = filling.text(&prepared.config.url, "url").await?;
     let failed =
         |problem: &str| invalid(format!("handler_config: the URL that the template `url` makes is refused: {problem}"));
-    let url = endpoint(&text).map_err(|problem| failed(&problem))?;
+    // `urlencode` leaves dots and slashes as they are, and a URL is normalised. A value must not lead to another path.
+    let placed = place::placed(&marked).map_err(failed)?;
+    let url = endpoint(&placed.text).map_err(|problem| failed(&problem))?;
+    if placed.segments.is_some_and(|segments| url.path_segments().is_none_or(|path| path.count() != segments)) {
+        return Err(failed("its path has other segments than the template"));
+    }
     if !prepared.config.allows(&url) {
         return Err(failed("its host is not in `allow_hosts`"));
     }
     if !filling.secrets.0.is_empty() {
         // Name servers learn the host before anything is sent.
         let others = filling.values().await?.with_other_secrets(filling.secrets.0);
-        let other = prepared.config.url.render("url", &others).await.ok().and_then(|text| endpoint(&text).ok());
+        let other = prepared.config.url.render("url", &others).await.ok();
+        let other = other.and_then(|marked| endpoint(&place::placed(&marked).ok()?.text).ok());
         if other.is_none_or(|other| other.host() != url.host()) {
             return Err(failed("its host depends on a secret"));
         }
-    }
-    // `urlencode` leaves dots and slashes as they are, and a URL is normalised. A value must not lead to another path.
-    let path = text.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
-    if path.split(['/', '\\']).any(|segment| matches!(segment.trim(), "." | "..")) {
-        return Err(failed("its path has a segment `.` or `..`"));
     }
     Ok(url)
 }

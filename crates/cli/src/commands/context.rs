@@ -3,10 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 use solid_notify::definition::SecretRef;
-use url::Url;
 
 use crate::ask;
-use crate::contexts::{Context, Contexts, SCHEMES, has_password, names_a_store, shown};
+use crate::contexts::{Context, Contexts, SCHEMES, has_password, names_a_store, shown, with_password};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::global::Global;
 use crate::output::{self, Output};
@@ -117,8 +116,7 @@ fn check(name: &str, url: &str, has_reference: bool) -> Outcome<()> {
     if has_password(url) {
         return Err(Failure::usage("the URL has a password, and --password names another one: leave one of them out"));
     }
-    let has_place = Url::parse(url).is_ok_and(|mut url| url.set_password(Some("x")).is_ok());
-    match has_place {
+    match with_password(url, "x").is_ok() {
         true => Ok(()),
         false => Err(Failure::invalid("a URL of this form has no place for a password: leave --password out")),
     }

@@ -36,6 +36,13 @@ pub(crate) async fn create(session: &Session, name: &str, target_of: Option<&str
     session.change(&format!("create the definition {:?}", new.name))?;
     let name = new.name.clone();
     let created = session.operator.create_definition(new).await?;
+    if let Updated::Stored(row) = &created
+        && let Some(problem) = session.outbox.engine().problem_of_config(row)
+    {
+        output::note(format!(
+            "the handler of {name:?} needs a handler_config: {problem}. Its notices wait until it has one, or targets with one each"
+        ));
+    }
     report(session, &created, &name, "created")
 }
 

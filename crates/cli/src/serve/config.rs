@@ -15,7 +15,7 @@ use url::Url;
 use super::channels;
 use super::param_keys::ParamKeyRef;
 use super::reading::{Problem, Reader, Section, not_blank, whole};
-use crate::contexts::{SCHEMES, names_a_store};
+use crate::contexts::{SCHEMES, names_a_store, with_password};
 use crate::secret::{Secret, read_secret};
 use crate::sending::Sending;
 use crate::times;
@@ -192,7 +192,7 @@ fn database(name: &str, mut section: Section<'_, '_>, sweeper: &Sweeper, sending
         // A reference holds a URL with its password.
         let url =
             if text.starts_with("env:") || text.starts_with("file:") { read_secret(text)? } else { Secret::new(text) };
-        with_password(url, password.as_ref())
+        with_its_password(url, password.as_ref())
     });
     section.require("url", "url = \"postgres://user@host/database\"");
     let token_keys = section.texts("token_keys", |reference| {
@@ -211,8 +211,8 @@ fn database(name: &str, mut section: Section<'_, '_>, sweeper: &Sweeper, sending
 /// First segments of paths that are no names of databases.
 const RESERVED: [&str; 5] = ["ack", "livez", "metrics", "nack", "readyz"];
 
-/// Puts a password into a URL.
-fn with_password(url: Secret, password: Option<&Secret>) -> Result<Secret, String> {
+/// Puts a password into the URL of a store.
+fn with_its_password(url: Secret, password: Option<&Secret>) -> Result<Secret, String> {
     if !names_a_store(url.value()) {
         return Err(format!(
             "expected a URL that begins with one of {}",
@@ -220,10 +220,7 @@ fn with_password(url: Secret, password: Option<&Secret>) -> Result<Secret, Strin
         ));
     }
     let Some(password) = password else { return Ok(url) };
-    // The error of the parser does not contain the URL.
-    let mut parsed = Url::parse(url.value()).map_err(|error| format!("it cannot be read: {error}"))?;
-    parsed.set_password(Some(password.value())).map_err(|()| "a URL of this scheme has no password".to_owned())?;
-    Ok(Secret::new(parsed))
+    with_password(url.value(), password.value()).map(Secret::new)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

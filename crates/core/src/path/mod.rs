@@ -1,4 +1,4 @@
-//! The one evaluator of expressions over a parameter: filters of JSONPath (RFC 9535), and the tree that masks read, too.
+//! The one evaluator of expressions over a parameter: filters of JSONPath (RFC 9535), and the tree that masks and the templates of channels read, too.
 //!
 //! It reads the parameter's own text, so that numbers of any size and lone surrogates are judged as they are written, and it has a [`Budget`] of
 //! steps, depth and size. Which columns have expressions is left to `definition/target.rs` and `definition/mask.rs`; the reasons are in
@@ -20,7 +20,8 @@ mod tree;
 pub use budget::{Budget, Unjudged, quickly};
 pub(crate) use budget::{QUICK, STEPS};
 pub(crate) use evaluate::holds;
+pub use number::Decimal;
 pub(crate) use parse::{DEEPEST, filter};
 pub(crate) use query::Logical;
-pub(crate) use text::decoded;
-pub(crate) use tree::{Kind, Tree};
+pub use text::decoded;
+pub use tree::{Kind, Tree};

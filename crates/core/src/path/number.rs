@@ -8,7 +8,7 @@ const BASE: i64 = 1_000_000_000_000_000_000;
 
 /// A number: 0.`digits` × 10^`power`. Each number has one form, so equal numbers are equal however they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decimal {
+pub struct Decimal {
     negative: bool,
     /// The digits from the first to the last one that is not 0, as ASCII; none: the number is 0.
     digits: Vec<u8>,
@@ -25,7 +25,7 @@ struct Power {
 
 impl Decimal {
     /// Reads a number as JSON and JSONPath write it.
-    pub(crate) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

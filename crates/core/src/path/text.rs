@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// Returns a text of JSON, given without its quotes, without escapes.
-pub(crate) fn decoded(raw: &str) -> Cow<'_, [u8]> {
+pub fn decoded(raw: &str) -> Cow<'_, [u8]> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw.as_bytes());
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::budget::{Budget, DEEPEST_PARAM, LONGEST_PARAM, MOST_VALUES, Unjudged};
 
 /// A JSON text and its values. The first one is the whole.
-pub(crate) struct Tree<'a> {
+pub struct Tree<'a> {
     text: &'a str,
     nodes: Vec<Node>,
 }
@@ -25,19 +25,29 @@ struct Node {
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// `null`.
     Null,
+    /// `false`.
     False,
+    /// `true`.
     True,
+    /// A number.
     Number,
+    /// A text.
     Text,
+    /// An array.
     Array,
+    /// An object.
     Object,
 }
 
 impl<'a> Tree<'a> {
     /// Reads a text.
-    pub(crate) fn read(text: &'a str, budget: &mut Budget) -> Result<Self, Unjudged> {
+    ///
+    /// # Errors
+    /// It is not JSON, too long, too deep, or has too many values.
+    pub fn read(text: &'a str, budget: &mut Budget) -> Result<Self, Unjudged> {
         if text.len() > LONGEST_PARAM {
             return Err(Unjudged::TooLong { bytes: text.len(), limit: LONGEST_PARAM });
         }
@@ -47,40 +57,41 @@ impl<'a> Tree<'a> {
         Ok(Self { text, nodes: reader.nodes })
     }
 
-    pub(crate) fn kind(&self, node: u32) -> Kind {
+    /// Returns the type of a value. The values of a text are numbered from 0, which is the whole.
+    pub fn kind(&self, node: u32) -> Kind {
         self.nodes[node as usize].kind
     }
 
     /// Returns the place of a value in the text.
-    pub(crate) fn place(&self, node: u32) -> Range<usize> {
+    pub fn place(&self, node: u32) -> Range<usize> {
         let Node { start, end, .. } = self.nodes[node as usize];
         start as usize..end as usize
     }
 
     /// Returns a value as it is written.
-    pub(crate) fn written(&self, node: u32) -> &'a str {
+    pub fn written(&self, node: u32) -> &'a str {
         &self.text[self.place(node)]
     }
 
     /// Returns a text as it is written between its quotes.
-    pub(crate) fn raw_text(&self, node: u32) -> &'a str {
+    pub fn raw_text(&self, node: u32) -> &'a str {
         let Range { start, end } = self.place(node);
         &self.text[start + 1..end - 1]
     }
 
     /// Returns the name of a member as it is written between its quotes.
-    pub(crate) fn raw_name(&self, node: u32) -> Option<&'a str> {
+    pub fn raw_name(&self, node: u32) -> Option<&'a str> {
         let (start, end) = self.nodes[node as usize].name?;
         Some(&self.text[start as usize..end as usize])
     }
 
     /// Returns a value and those in it, at any depth.
-    pub(crate) fn with_all_below(&self, node: u32) -> Range<u32> {
+    pub fn with_all_below(&self, node: u32) -> Range<u32> {
         node..self.nodes[node as usize].next
     }
 
     /// Returns the members or elements of a value.
-    pub(crate) fn children(&self, node: u32) -> impl Iterator<Item = u32> {
+    pub fn children(&self, node: u32) -> impl Iterator<Item = u32> {
         let Range { start, end } = self.with_all_below(node);
         let next = move |child: u32| (child < end).then_some(child);
         std::iter::successors(next(start + 1), move |child| next(self.nodes[*child as usize].next))

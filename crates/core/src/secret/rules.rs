@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -294,10 +295,15 @@ fn is_named(pattern: &str, definition: &str) -> bool {
     }
 }
 
+/// Compares addresses of IPv6 by their value, because a URL has them in brackets and the client of a broker has not.
 fn is_host(pattern: &str, host: &str) -> bool {
+    let address = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.unwrap_or(host).parse::<IpAddr>().ok()
+    };
     match pattern.strip_prefix('*') {
         Some(domain) => domain.starts_with('.') && host.len() > domain.len() && host.ends_with(domain),
-        None => host == pattern,
+        None => host == pattern || address(pattern).is_some_and(|pattern| address(host) == Some(pattern)),
     }
 }
 

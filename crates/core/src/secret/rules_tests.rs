@@ -138,3 +138,11 @@ fn file_is_read_where_its_links_end_and_no_secret_of_the_program_is() {
     assert_eq!(read("order", "password").unwrap(), "own");
     std::fs::remove_dir_all(&root).unwrap();
 }
+
+#[test]
+fn address_of_ipv6_is_the_same_host_in_each_form() {
+    for pattern in ["::1", "[::1]", "0:0:0:0:0:0:0:1"] {
+        assert!(is_host(pattern, "::1") && is_host(pattern, "[::1]"), "{pattern}");
+        assert!(!is_host(pattern, "[::2]") && !is_host(pattern, "1.1.1.1") && !is_host(pattern, "::1.example.org"));
+    }
+}

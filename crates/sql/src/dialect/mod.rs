@@ -79,6 +79,12 @@ pub trait Dialect: Database + sealed::Sealed {
         Self::int(row, column)
     }
 
+    /// Replaces the host of a URL by the address that it is. The driver looks an IPv6 address up with its brackets, as if it were a name.
+    #[doc(hidden)]
+    fn with_address(options: <Self::Connection as Connection>::Options) -> <Self::Connection as Connection>::Options {
+        options
+    }
+
     /// Adds the start-up settings of the store's own connections. On Postgres they include the statement time-out, which ends a
     /// statement shortly before its caller stops waiting.
     #[doc(hidden)]
@@ -198,6 +204,12 @@ pub enum MigrationLock {
     /// DDL commits by itself: session settings, then the statement that takes a session lock (it returns 1) and the one that
     /// releases it.
     Session(&'static str, &'static str, &'static str),
+}
+
+/// Returns the address that a host of a URL is, if it is one of IPv6.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn address(host: &str) -> Option<&str> {
+    host.strip_prefix('[')?.strip_suffix(']')
 }
 
 /// When the server ends a statement whose caller waits for `limit`: a little earlier, so that its error still arrives.

@@ -5,12 +5,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use solid_notify_core::error::FaultKind;
 use sqlx::error::DatabaseError;
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
+use crate::dialect::{
+    Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, address, driver, sealed,
+};
 
 impl sealed::Sealed for MySql {}
 
@@ -37,6 +39,13 @@ impl Dialect for MySql {
     );
 
     driver!(MySql);
+
+    fn with_address(options: MySqlConnectOptions) -> MySqlConnectOptions {
+        match address(options.get_host()).map(str::to_owned) {
+            Some(address) => options.host(&address),
+            None => options,
+        }
+    }
 
     fn prepare_session<'c>(
         conn: &'c mut sqlx::MySqlConnection,

@@ -9,7 +9,9 @@ use sqlx::{Executor, Pool, Postgres, Row, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
+use crate::dialect::{
+    Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, address, driver, sealed,
+};
 
 impl sealed::Sealed for Postgres {}
 
@@ -64,6 +66,13 @@ impl Dialect for Postgres {
     fn refuses_settings(error: &sqlx::Error) -> bool {
         // A protocol violation (PgBouncer), a feature that is not supported (RDS Proxy), an unknown setting (a server).
         matches!(error, sqlx::Error::Database(error) if matches!(error.code().as_deref(), Some("08P01" | "0A000" | "42704")))
+    }
+
+    fn with_address(options: PgConnectOptions) -> PgConnectOptions {
+        match address(options.get_host()).map(str::to_owned) {
+            Some(address) => options.host(&address),
+            None => options,
+        }
     }
 
     fn prepare_session<'c>(

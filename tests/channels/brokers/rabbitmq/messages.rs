@@ -8,7 +8,7 @@ use test_support::databases::server_url;
 use test_support::log::Log;
 
 use super::{Rabbit, message_id};
-use crate::brokers::Sending;
+use crate::brokers::{Sending, strange_param};
 use crate::configured::own_machine;
 
 async fn start() -> (Sending, Rabbit) {
@@ -168,6 +168,25 @@ async fn headers_that_fit_into_no_frame_fail_their_own_notice_alone() {
     sending.reaches(fitting, Status::Succeeded).await;
     sending.lost_no_try(&good).await;
     assert_eq!(rabbit.take_all(&queue).await.len(), good.len() + 1);
+}
+
+#[tokio::test]
+async fn message_has_the_parameter_and_its_values_as_they_were() {
+    let (sending, rabbit) = start().await;
+    let queue = rabbit.queue().await;
+    sending.define("plain", json!({ "routing_key": queue })).await;
+    let headers = json!({ "x-n": "{{ param.n }} {{ param.id }} {{ param.x }}" });
+    sending.define("values", json!({ "routing_key": queue, "headers": headers, "body": "{{ param }}" })).await;
+    let param = strange_param();
+    for name in ["plain", "values"] {
+        sending.add(name, &param).await;
+        let message = rabbit.next(&queue).await;
+        assert_eq!(String::from_utf8_lossy(&message.data), param.get());
+        if let Some(headers) = message.properties.headers() {
+            let header = headers.inner().get("x-n").and_then(AMQPValue::as_long_string).unwrap().to_string();
+            assert_eq!(header, "19.90 12345678901234567890123 1e400");
+        }
+    }
 }
 
 #[tokio::test]
