@@ -33,6 +33,7 @@ pub mod retiming;
 pub mod series;
 pub mod settling;
 pub mod silencing;
+pub mod switching;
 pub mod targets;
 pub mod test_sends;
 pub mod ticking;
@@ -163,7 +164,6 @@ macro_rules! suite {
                 an_opened_circuit_is_reported_once,
                 an_operator_closes_an_open_circuit_once,
                 a_purged_definition_leaves_no_limit_behind,
-                the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
                 a_purge_returns_what_the_log_needs_of_an_undelivered_notice,
@@ -175,6 +175,9 @@ macro_rules! suite {
                 many_ticks_are_added_at_once_in_their_order,
                 the_time_of_the_store_comes_with_the_due_slices,
                 time_of_the_store_follows_its_clock;
+            switching: the_switch_is_turned_once_and_written_down,
+                a_pause_of_retries_and_one_of_everything_replace_each_other,
+                explain_names_the_pause_of_retries_for_a_retry_only;
             targets: a_notice_is_passed_on_to_each_target_with_what_was_said_of_it,
                 an_outcome_that_is_not_stored_is_passed_on_to_no_target,
                 an_outcome_whose_answer_was_lost_is_passed_on_once,
