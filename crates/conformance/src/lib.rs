@@ -248,7 +248,8 @@ macro_rules! suite {
                 of_sixteen_nodes_one_counts,
                 only_the_successes_of_the_last_five_minutes_are_counted,
                 a_definition_that_is_gone_is_not_in_the_snapshot;
-            browsing: dead_letters_are_listed_the_latest_first_page_by_page,
+            browsing: a_notice_shows_its_retries_and_its_last_change,
+                dead_letters_are_listed_the_latest_first_page_by_page,
                 a_page_continues_after_the_last_one_despite_changes,
                 dead_letters_are_found_by_class_and_time,
                 live_and_ended_notices_are_listed_by_state,
