@@ -138,7 +138,8 @@ macro_rules! suite {
                 an_outcome_without_a_response_keeps_the_last_one,
                 a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried,
                 any_text_can_be_a_response;
-            leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
+            leases: lease_does_not_grow_with_the_batch,
+                an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
                 a_late_outcome_of_a_dead_letter_is_not_stored_and_says_why,
