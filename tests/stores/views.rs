@@ -11,6 +11,7 @@ on_each_database!(
     each_status_has_its_word,
     what_a_notice_has_not_is_null,
     a_damaged_list_of_errors_breaks_no_view,
+    each_view_shows_retries_and_the_last_change,
 );
 
 async fn rows<D: Database>(db: &TestDb<D>, columns: &str, view: &str) -> Vec<String> {
@@ -163,6 +164,24 @@ async fn a_damaged_list_of_errors_breaks_no_view<D: Database>() {
         .await;
         let shown = rows(&db, "coalesce(last_error, response_status, '-')", "notify_error").await;
         assert_eq!(shown, ["-"], "{damaged}");
+    }
+    db.close().await;
+}
+
+async fn each_view_shows_retries_and_the_last_change<D: Database>() {
+    let (db, ids) = sent::<D>().await;
+    let [succeeded, _, dead, retried, waiting] = ids[..] else { panic!("{ids:?}") };
+    let columns = "id, retry_times, CASE WHEN update_time = last_call_time THEN 'called' WHEN update_time = create_time THEN 'added' END";
+    let shown = rows(&db, columns, "notify_pending").await;
+    assert_eq!(shown, [format!("{retried}|1|called"), format!("{waiting}|0|added")]);
+    let ended = "id, retry_times, CASE WHEN update_time = finish_time THEN 'ended' END";
+    assert_eq!(rows(&db, ended, "notify_error").await, [format!("{dead}|0|ended")]);
+    assert_eq!(rows(&db, ended, "notify_done").await[0], format!("{succeeded}|0|ended"));
+    for (failures, crashes, of_dead) in [(2, 1, 2), (0, 0, 0), (0, 1, 0)] {
+        db.sql(&format!("UPDATE notify_msg_history SET failures = {failures}, crashes = {crashes}")).await;
+        assert_eq!(rows(&db, "id, retry_times", "notify_error").await, [format!("{dead}|{of_dead}")]);
+        let tries = failures + crashes;
+        assert_eq!(rows(&db, "id, retry_times", "notify_done").await[0], format!("{succeeded}|{tries}"));
     }
     db.close().await;
 }

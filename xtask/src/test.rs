@@ -198,7 +198,11 @@ fn run_examples(
     let is_chosen = |database| selection.chosen.contains(&database);
     let mut examples = EXAMPLES.to_vec();
     examples.extend(REDIS_EXAMPLES.into_iter().filter(|_| is_chosen(Database::Redis)));
-    examples.extend(WITH_FEATURES.into_iter().filter(|name| *name != "rabbitmq" || is_chosen(Database::Rabbitmq)));
+    examples.extend(WITH_FEATURES.into_iter().filter(|name| match *name {
+        "rabbitmq" => is_chosen(Database::Rabbitmq),
+        "payslip" | "approval" => is_chosen(Database::Mail),
+        _ => true,
+    }));
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || -> Result<()> {
         while let Some(name) = examples.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -263,5 +267,5 @@ const EXAMPLES: [&str; 14] = [
 /// Examples that need a Redis at `REDIS_URL`.
 const REDIS_EXAMPLES: [&str; 3] = ["timed_once", "timed_runner", "repush"];
 
-/// Examples that need the feature of their name. `rabbitmq` needs a RabbitMQ at `AMQP_URL`.
-const WITH_FEATURES: [&str; 2] = ["rabbitmq", "webhook"];
+/// Examples that need the feature of their name. `rabbitmq` needs a RabbitMQ at `AMQP_URL`, `payslip` and `approval` a mail server at `SMTP_URL`.
+const WITH_FEATURES: [&str; 4] = ["rabbitmq", "webhook", "payslip", "approval"];

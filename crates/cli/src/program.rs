@@ -69,13 +69,16 @@ enum Command {
     /// Circuits of definitions
     #[command(subcommand, arg_required_else_help = true)]
     Circuit(Circuit),
-    /// Pause everything, on every node
+    /// Pause everything, or all retries, on every node
     PauseAll {
+        /// Only retries wait; first attempts go on
+        #[arg(long)]
+        retries: bool,
         /// Why, for the audit and for `health`
         #[arg(long, short)]
         reason: String,
     },
-    /// End the pause of everything
+    /// End the pause of everything or of all retries
     ResumeAll,
     /// Show who did what
     Audit(Audit),
@@ -224,7 +227,7 @@ async fn connected(session: &Session, command: Command) -> Outcome {
         Command::Bulk(command) => bulk::run(session, command).await,
         Command::Alerts(command) => alerts::run(session, command).await,
         Command::Circuit(command) => circuit::run(session, command).await,
-        Command::PauseAll { reason } => switch::pause_all(session, &reason).await,
+        Command::PauseAll { retries, reason } => switch::pause_all(session, retries, &reason).await,
         Command::ResumeAll => switch::resume_all(session).await,
         Command::Audit(audit) => observe::audit(session, audit).await,
         Command::Nodes => observe::nodes(session).await,

@@ -278,3 +278,33 @@ pub async fn a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent(b: &dyn
     let refused = b.alice().cancel_all(&Filter::live(), "x").await;
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
 }
+
+pub async fn a_notice_shows_its_retries_and_its_last_change(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let shown = async |id| {
+        let record = b.record(id).await;
+        let filter = if record.status.is_final() { Filter::ended() } else { Filter::live() };
+        let page = b.outbox().operator("alice").list(&filter, None, 10).await.unwrap();
+        let listed = page.notices.into_iter().find(|listed| listed.id == id).unwrap();
+        assert_eq!((listed.retry_times, listed.update_time), (record.retry_times, record.update_time));
+        (record.retry_times, record.update_time)
+    };
+    let id = b.add_to("sync").await;
+    let added = b.clock().now();
+    b.clock().advance(SECOND);
+    assert_eq!(shown(id).await, (0, added));
+    let first = b.claim_slice(def_id, Status::NotSent, 1).await.remove(0);
+    let called = b.clock().now();
+    b.clock().advance(SECOND);
+    assert_eq!(shown(id).await, (0, called));
+    b.settle_one(fail(&first, SECOND)).await;
+    assert_eq!(shown(id).await, (1, called), "it waits for its first retry");
+    b.clock().advance(SECOND);
+    let second = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
+    assert_eq!(shown(id).await, (1, b.clock().now()));
+    let mut killed = dead(&second, Some(ErrorClass::Busy));
+    killed.transition.failures = 2;
+    b.clock().advance(SECOND);
+    b.settle_one(killed).await;
+    assert_eq!(shown(id).await, (1, b.clock().now()), "its last try led to no retry");
+}

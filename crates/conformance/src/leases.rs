@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::store::{Lease, Look, NODE_RUNS, Node, RefusedConfig, SeenNode, Settle, Settled};
-use solid_notify_core::{NotifyDef, Status};
+use solid_notify_core::{NewNotice, NotifyDef, Status};
 
 use super::operating::dead;
 use super::{Backend, LEASE, crash, fail, slice_claim, succeed};
@@ -79,6 +79,23 @@ pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Stored);
+}
+
+pub async fn lease_does_not_grow_with_the_batch(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let (alone, batch) = (b.define(NotifyDef::new("alone")).await, 300);
+    b.add_to("alone").await;
+    let notices = (0..batch).map(|n| NewNotice::new("sync", n).unwrap()).collect();
+    b.add_many(notices).await.unwrap();
+    let mut claimed = b.claim_slice(def_id, Status::NotSent, 300).await;
+    assert_eq!(claimed.len(), 300);
+    claimed.extend(b.claim_slice(alone, Status::NotSent, 1).await);
+    for claimed in [&claimed[0], &claimed[299], &claimed[300]] {
+        assert_eq!(b.record(claimed.id).await.next_call_time, Some(b.clock().now() + LEASE));
+    }
+    b.clock().advance(LEASE);
+    let look = Look::Overdue { def_id, status: Status::Sending };
+    assert_eq!(b.stores().send.look(&look, 500).await.unwrap().len(), 300, "the whole batch, at one time");
 }
 
 pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {

@@ -34,6 +34,7 @@ pub mod retiming;
 pub mod series;
 pub mod settling;
 pub mod silencing;
+pub mod switching;
 pub mod targets;
 pub mod test_sends;
 pub mod ticking;
@@ -138,7 +139,8 @@ macro_rules! suite {
                 an_outcome_without_a_response_keeps_the_last_one,
                 a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried,
                 any_text_can_be_a_response;
-            leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
+            leases: lease_does_not_grow_with_the_batch,
+                an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
                 a_late_outcome_of_a_dead_letter_is_not_stored_and_says_why,
@@ -164,7 +166,6 @@ macro_rules! suite {
                 an_opened_circuit_is_reported_once,
                 an_operator_closes_an_open_circuit_once,
                 a_purged_definition_leaves_no_limit_behind,
-                the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
                 a_purge_returns_what_the_log_needs_of_an_undelivered_notice,
@@ -176,6 +177,9 @@ macro_rules! suite {
                 many_ticks_are_added_at_once_in_their_order,
                 the_time_of_the_store_comes_with_the_due_slices,
                 time_of_the_store_follows_its_clock;
+            switching: the_switch_is_turned_once_and_written_down,
+                a_pause_of_retries_and_one_of_everything_replace_each_other,
+                explain_names_the_pause_of_retries_for_a_retry_only;
             targets: a_notice_is_passed_on_to_each_target_with_what_was_said_of_it,
                 an_outcome_that_is_not_stored_is_passed_on_to_no_target,
                 an_outcome_whose_answer_was_lost_is_passed_on_once,
@@ -252,7 +256,8 @@ macro_rules! suite {
                 of_sixteen_nodes_one_counts,
                 only_the_successes_of_the_last_five_minutes_are_counted,
                 a_definition_that_is_gone_is_not_in_the_snapshot;
-            browsing: dead_letters_are_listed_the_latest_first_page_by_page,
+            browsing: a_notice_shows_its_retries_and_its_last_change,
+                dead_letters_are_listed_the_latest_first_page_by_page,
                 a_page_continues_after_the_last_one_despite_changes,
                 dead_letters_are_found_by_class_and_time,
                 live_and_ended_notices_are_listed_by_state,

@@ -1,4 +1,4 @@
-//! Limits over all nodes: rates, concurrency, circuits, and the pause of everything.
+//! Limits over all nodes: rates, concurrency, circuits.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -7,11 +7,8 @@ use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, TargetSign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
-use solid_notify_core::operate::AuditFilter;
-use solid_notify_core::operate::Why;
-use solid_notify_core::store::{
-    Alarm, BreakerInput, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch,
-};
+use solid_notify_core::operate::{AuditFilter, Why};
+use solid_notify_core::store::{Alarm, BreakerInput, Cause, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Error, NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim, succeed};
@@ -329,27 +326,6 @@ pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
     b.clock().advance(MINUTE);
     assert_eq!(b.purge(&Purge::Definition { def_id, older_than: MINUTE }).await, [def_id]);
     assert_eq!((b.limit(def_id).await, b.limit(stays).await.is_some()), (None, true));
-}
-
-pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
-    let stores = b.stores();
-    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
-    let alice = b.outbox().operator("alice");
-    assert!(!alice.resume_all().await.unwrap());
-    assert!(alice.pause_all("the target moves").await.unwrap());
-    let since = Some(b.clock().now());
-    let paused = Paused { who: Some("alice".to_owned()), since, reason: Some("the target moves".to_owned()) };
-    b.clock().advance(SECOND);
-    assert!(!stores.operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
-    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, Some(paused.clone()));
-    assert_eq!(alice.paused().await.unwrap(), Some(paused.clone()));
-    assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
-    assert!(alice.resume_all().await.unwrap());
-    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
-    let audit = b.audit(&AuditFilter::all()).await;
-    let acts: Vec<(&str, &str)> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
-    assert_eq!(acts, [("alice", "resume_all"), ("alice", "pause_all")]);
-    assert_eq!(audit[1].detail.as_deref(), Some("the target moves"));
 }
 
 pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend) {

@@ -32,6 +32,7 @@ mod json;
 pub mod limit;
 pub mod metrics;
 pub mod notice;
+mod notice_progress;
 pub mod operate;
 pub mod outbox;
 mod own_limits;

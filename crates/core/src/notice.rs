@@ -255,6 +255,8 @@ pub struct NoticeRecord {
     pub failures: i64,
     /// How many attempts ended because the process died.
     pub crashes: i64,
+    /// How many retries it had, with the one that runs or that it waits for.
+    pub retry_times: i64,
     /// The last worker.
     pub worker: Option<String>,
     /// When its last attempt began.
@@ -267,6 +269,8 @@ pub struct NoticeRecord {
     pub create_time: DateTime<Utc>,
     /// When it ended.
     pub finish_time: Option<DateTime<Utc>>,
+    /// When it ended, else when its last attempt began, else when it was added.
+    pub update_time: DateTime<Utc>,
     /// Why it ended.
     pub end_reason: Option<String>,
     /// The trace context that the producer stored.
@@ -288,7 +292,7 @@ pub struct NoticeRecord {
 }
 
 impl NoticeRecord {
-    /// Creates a record with the required parts; stores fill in the rest.
+    /// Creates a record with the required parts; stores fill in the rest, and end with [`Self::with_progress`].
     pub fn new(id: i64, def_id: i64, status: Status, param: String, create_time: DateTime<Utc>) -> Self {
         Self {
             id,
@@ -300,12 +304,14 @@ impl NoticeRecord {
             fence: 0,
             failures: 0,
             crashes: 0,
+            retry_times: 0,
             worker: None,
             last_call_time: None,
             last_class: None,
             next_call_time: None,
             create_time,
             finish_time: None,
+            update_time: create_time,
             end_reason: None,
             trace_context: None,
             ordering_key: None,

@@ -106,8 +106,8 @@ pub mod operate {
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{
-        AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RefusedConfig, RetryGroup, SeenNode,
-        SeriesCounts,
+        AuditEntry, DefinitionCounts, Listed, NoticeCounts, PauseScope, Paused, Position, RefusedConfig, RetryGroup,
+        SeenNode, SeriesCounts,
     };
     pub use solid_notify_core::test_mark::TEST_TAG;
 }

@@ -3,7 +3,7 @@
 
 use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, end};
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle, breaker_inputs};
+use solid_notify_core::store::{Alarm, AuditEntry, PauseScope, Paused, SendLimits, Settle, breaker_inputs};
 
 use crate::audit::write_entry;
 use crate::connections::Share;
@@ -25,8 +25,9 @@ columns! {
 const TIME: usize = Limit::COUNT;
 
 columns! {
-    /// Who pauses everything, in `send_limits` behind the columns of a limit.
-    Switch(who: &str, since: &str, reason: &str):
+    /// Who pauses everything or all retries, in `send_limits` behind the columns of a limit.
+    Switch(scope: &str, who: &str, since: &str, reason: &str):
+    scope = scope;
     who = who;
     since = since;
     reason = reason;
@@ -69,9 +70,9 @@ impl LimitStatements {
             forget_limit: statement("DELETE FROM notify_limit WHERE def_id = $2".into()),
             send_limits: statement(format!(
                 "SELECT {row}, {} FROM notify_limit m
-                 UNION ALL SELECT 0, NULL, 0, NULL, NULL, {} FROM notify_switch WHERE paused",
-                Switch::list("NULL", "NULL", "NULL"),
-                Switch::list("who", &kind.epoch("since"), "reason")
+                 UNION ALL SELECT 0, NULL, 0, NULL, NULL, {} FROM notify_switch WHERE paused OR retries_paused",
+                Switch::list("NULL", "NULL", "NULL", "NULL"),
+                Switch::list("CASE WHEN paused THEN 'everything' ELSE 'retries' END", "who", &kind.epoch("since"), "reason")
             )),
         }
     }
@@ -96,17 +97,19 @@ pub(crate) async fn try_lock<DB: Dialect>(
     rows.first().map(read::<DB>).transpose()
 }
 
-/// Reads the rows of all definitions, and whether the switch pauses all sending.
+/// Reads the rows of all definitions, and what the switch pauses.
 pub(crate) async fn send_limits<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<SendLimits> {
     let mut conn = on.get().await?;
     let rows = DB::fetch(&mut conn, &LimitStatements::of(DB::KIND).send_limits, &[now]).await?;
     conn.done();
     let mut send_limits = SendLimits::default();
-    let [who, since, reason] = [Switch::AT.who, Switch::AT.since, Switch::AT.reason].map(|at| Limit::COUNT + at);
+    let [scope, who, since, reason] =
+        [Switch::AT.scope, Switch::AT.who, Switch::AT.since, Switch::AT.reason].map(|at| Limit::COUNT + at);
     let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
         0 => {
             let since = DB::int(row, since)?.map(time_from_millis);
-            Ok((0, None, Some(Paused { who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
+            let scope = PauseScope::of_name(DB::text(row, scope)?.as_deref());
+            Ok((0, None, Some(Paused { scope, who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
         }
         def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
     };

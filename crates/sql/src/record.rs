@@ -130,5 +130,5 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.response = LastResponse::from_stored(DB::text(row, AT.response)?.as_deref());
     record.finish_time = DB::int(row, AT.finish_time)?.map(time_from_millis);
     record.end_reason = DB::text(row, AT.end_reason)?;
-    Ok(record)
+    Ok(record.with_progress())
 }

@@ -240,7 +240,7 @@ async fn until_due(worker: &Worker) -> Result<Duration, StoreError> {
     let slices = due.slices.iter().filter_map(|slice| {
         let definition = definitions.get(slice.def_id)?;
         let policy = &definition.ready()?.policy;
-        let after = slice.after.max(definition.closed_for(slice.status, due.now));
+        let after = slice.after.max(definitions.closed_for(definition, slice.status, due.now));
         // A due notice that was not sent waits for another notice, or for a limit.
         if after.is_zero() { worker.admission.quota_opens_after(policy) } else { Some(after) }
     });

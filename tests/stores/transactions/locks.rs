@@ -11,6 +11,7 @@ use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use test_support::Database;
 use test_support::Postgres;
+use test_support::sending::PATIENCE;
 
 use super::{SOON, Scene, Sql, run};
 
@@ -18,6 +19,7 @@ test_support::on_each_server!(
     an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
     operator_can_define_a_name_that_an_open_transaction_did_not_find,
     an_outcome_whose_row_others_lock_is_left_for_later,
+    producers_with_snapshots_meet_no_deadlock_of_a_claim,
 );
 
 /// Makes the next transactions of a connection keep the snapshot of their first statement.
@@ -124,6 +126,45 @@ async fn definition_newer_than_the_snapshot_can_be_used_on_postgres() {
     tx.commit().await.unwrap();
     let young = "SELECT count(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id WHERE d.name = 'young'";
     assert_eq!(<Postgres as Database>::number(&scene.db.pool, young).await, 3);
+}
+
+async fn producers_with_snapshots_meet_no_deadlock_of_a_claim<D: Database<Db: Sql>>() {
+    const EACH: i64 = 20;
+    let scene = Scene::<D>::new(3).await;
+    let def_id = scene.outbox().definitions().await.unwrap()[0].row.id;
+    let produce = async |first: i64| {
+        let mut conn = scene.db.pool.acquire().await.unwrap();
+        keep_snapshots::<D>(&mut conn).await;
+        for k in (first..first + EACH).step_by(2) {
+            let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
+            scene.work(&mut tx, k).await;
+            // A claim has its turn while the transaction is open.
+            tokio::task::yield_now().await;
+            scene.work(&mut tx, k + 1).await;
+            tx.commit().await.unwrap();
+        }
+    };
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Slice(Status::NotSent),
+        limit: 7,
+        lease: Duration::from_secs(60),
+        worker: "worker".to_owned(),
+        quota: None,
+    };
+    let consume = async {
+        let send = &scene.outbox().engine().stores().send;
+        let mut sent = 0;
+        while sent < 3 * EACH as usize {
+            let claimed = send.claim(&claim).await.unwrap().notices;
+            let outcomes: Vec<_> = claimed.iter().map(succeed).collect();
+            let settled = send.settle(&outcomes).await.unwrap();
+            assert!(settled.iter().all(|settled| *settled == Settled::Stored), "{settled:?}");
+            sent += settled.len();
+        }
+    };
+    let all = async { tokio::join!(produce(1), produce(101), produce(201), consume) };
+    tokio::time::timeout(PATIENCE, all).await.expect("neither waits for the other");
 }
 
 test_support::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used);

@@ -21,6 +21,7 @@ mod limits;
 mod masks;
 mod missing_keys;
 mod own_limits;
+mod paused_retries;
 mod pausing;
 mod responses;
 mod series;
@@ -163,6 +164,8 @@ macro_rules! sending_suite {
                 a_limited_backlog_takes_nothing_from_others,
                 a_circuit_opens_is_probed_and_closes,
                 the_switch_pauses_everything_without_loss_or_alert;
+            paused_retries: retries_wait_uncounted_while_first_attempts_go_on,
+                nack_and_missing_ack_lead_to_a_retry_that_waits;
             targets: definition_with_targets_needs_no_handler_of_its_own,
                 each_target_gets_each_notice_once_from_two_sweepers,
                 a_filter_lets_through_what_it_accepts,

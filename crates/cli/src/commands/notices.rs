@@ -319,6 +319,7 @@ pub(crate) fn text(notice: &NoticeRecord) -> String {
     fields.add("added", notice.create_time).add("last attempt", notice.last_call_time);
     fields.add("due", notice.next_call_time.map(|at| due(notice.status, at)));
     fields.add("ended", notice.finish_time).add("end reason", &notice.end_reason);
+    fields.add("updated", notice.update_time).add("retries", notice.retry_times);
     fields.add("failures", notice.failures).add("crashes", Some(notice.crashes).filter(|count| *count > 0));
     fields.add("last class", &notice.last_class).add("worker", &notice.worker);
     fields.add("ordering key", &notice.ordering_key).add("dedupe key", &notice.dedupe_key);

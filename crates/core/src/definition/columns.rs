@@ -7,6 +7,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::built_in;
+use crate::retry::DEFAULT_INTERVAL;
 
 /// A column's value on its way to or from a store. Exhaustive, because each store converts every kind of value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +164,7 @@ notify_def! {
     /// When its notices may be sent: see [`super::SendWindow`]; none: always.
     send_window: Option<String> = None,
     /// When to retry: see [`crate::retry`].
-    retry_interval: String = "[5s,5m,1h,1d] ~10%".to_owned(),
+    retry_interval: String = DEFAULT_INTERVAL.to_owned(),
     /// Retries after the first attempt; none: what `retry_interval` implies; -1: no limit.
     max_retry_times: Option<i64> = None,
     /// The longest interval; none: no cap.

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::notice::rfc3339;
 use crate::outbox::DefinitionState;
-use crate::store::SeenNode;
+use crate::store::{PauseScope, SeenNode};
 
 /// Clocks may differ by this much before a person must know. Sweepers raise an alert at 30 s.
 const CLOCK: TimeDelta = TimeDelta::seconds(2);
@@ -85,7 +85,10 @@ impl Operator {
             findings.push(Finding::fine("definitions", format!("{} definitions are valid", states.len())));
         }
         if let Some(paused) = self.paused().await? {
-            let meaning = "no node sends anything";
+            let meaning = match paused.scope {
+                PauseScope::Retries => "no node retries anything; first attempts go on",
+                _ => "no node sends anything",
+            };
             findings.push(Finding::problem("pause", paused.to_string(), meaning, "solid-notify resume-all"));
         }
         findings.extend(self.handlers(&states).await?);

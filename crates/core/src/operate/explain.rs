@@ -10,7 +10,7 @@ use crate::definition::{NotifyDef, Policy, Problem, names_its_column};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
-use crate::store::Paused;
+use crate::store::{PauseScope, Paused};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,6 +44,8 @@ pub enum Why {
     },
     /// Everything is paused by the switch.
     AllPaused(Paused),
+    /// Its first attempt is over, and the switch pauses all retries.
+    RetriesPaused(Paused),
     /// Its definition is disabled.
     Paused {
         /// The definition.
@@ -193,8 +195,10 @@ impl Why {
             Ok(policy) => policy,
             Err(problems) => return Self::InvalidDefinition { definition: row.name.clone(), problems },
         };
-        if let Some(paused) = &around.send_limits.paused {
-            return Self::AllPaused(paused.clone());
+        match &around.send_limits.paused {
+            Some(paused) if paused.scope == PauseScope::Everything => return Self::AllPaused(paused.clone()),
+            Some(paused) if notice.status == Status::Failed => return Self::RetriesPaused(paused.clone()),
+            _ => {}
         }
         if !row.enabled {
             return Self::Paused { definition: row.name.clone() };
@@ -296,7 +300,7 @@ impl fmt::Display for Why {
                 let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
                 write!(f, "the definition {definition} is invalid: {}", problems.join("; "))
             }
-            Self::AllPaused(paused) => write!(f, "{paused}"),
+            Self::AllPaused(paused) | Self::RetriesPaused(paused) => write!(f, "{paused}"),
             Self::Paused { definition } => write!(f, "the definition {definition} is switched off (enabled = false)"),
             Self::OutsideWindow { definition, until } => {
                 write!(f, "it is due, but the definition {definition} is outside of its window")?;

@@ -17,7 +17,7 @@ use crate::outbox::AnyOutbox;
 use crate::store::Position;
 use crate::store::Switch;
 use crate::store::verb::{Verb, VerbResult};
-use crate::store::{DefinitionCounts, NODE_RUNS, Paused, QueueSlice, SeenNode, Stores};
+use crate::store::{DefinitionCounts, NODE_RUNS, PauseScope, Paused, QueueSlice, SeenNode, Stores};
 
 /// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
@@ -195,14 +195,28 @@ impl Operator {
     /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.
     /// Running attempts end and are settled. Expired leases and overdue acks wait as well, as in a definition that is
     /// not enabled. Returns false if everything was paused already: operator, time and reason of that pause stay.
+    /// It replaces a pause of retries.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn pause_all(&self, reason: &str) -> Result<bool> {
-        self.switch(&Switch::Pause { reason: cut(reason) }).await
+        self.switch(&Switch::Pause { scope: PauseScope::Everything, reason: cut(reason) }).await
     }
 
-    /// Ends the pause. Returns false if nothing was paused.
+    /// Pauses the retries of all definitions, on every node within 5 s. First attempts go on. A notice in [`Status::Failed`] waits and
+    /// uses no try, also one that an operator retried: its time stays, and it is sent after [`Self::resume_all`]. Attempts that run
+    /// are settled; expired leases, overdue acks and nacks are judged, and what they make a retry waits as well.
+    ///
+    /// It replaces a pause of everything: then first attempts go on again. Returns false if retries were paused already: operator,
+    /// time and reason of that pause stay.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn pause_retries(&self, reason: &str) -> Result<bool> {
+        self.switch(&Switch::Pause { scope: PauseScope::Retries, reason: cut(reason) }).await
+    }
+
+    /// Ends the pause, of everything or of retries. Returns false if nothing was paused.
     ///
     /// # Errors
     /// Those of the store.
@@ -210,7 +224,7 @@ impl Operator {
         self.switch(&Switch::Resume).await
     }
 
-    /// Returns by which operator, since when and why everything is paused; `None`: it is not.
+    /// Returns what is paused, by which operator, since when and why; `None`: nothing.
     ///
     /// # Errors
     /// Those of the store.

@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::duration::{MAX_DELAY, MIN_DELAY, Written};
 use super::expression::Expression;
 
+/// The interval of a definition that has none of its own.
+pub const DEFAULT_INTERVAL: &str = "[5s,5m,1h,1d] ~10%";
+
 /// The number of retries if neither `max_retry_times` nor the length of a list determines it.
 pub const DEFAULT_RETRIES: u32 = 3;
 

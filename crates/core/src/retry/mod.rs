@@ -14,7 +14,7 @@ mod piece;
 
 pub use duration::{MAX_DELAY, MIN_DELAY, read as read_duration};
 pub use error::IntervalError;
-pub use interval::{DEFAULT_RETRIES, RetryInterval};
+pub use interval::{DEFAULT_INTERVAL, DEFAULT_RETRIES, RetryInterval};
 
 #[cfg(test)]
 mod tests;

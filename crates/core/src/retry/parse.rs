@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::duration;
 use super::error::IntervalError;
 use super::expression::Expression;
-use super::interval::{Form, RetryInterval};
+use super::interval::{DEFAULT_INTERVAL, Form, RetryInterval};
 use super::piece::Piece;
 
 /// The maximum length of a text in bytes. Every canonical text is shorter, so that a printed text can always be parsed.
@@ -51,7 +51,15 @@ fn interval(text: &str) -> Result<RetryInterval, IntervalError> {
     Ok(RetryInterval { form, jitter })
 }
 
+/// Returns what to write for an interval without a duration, which may mean two things.
+fn instead_of_nothing() -> String {
+    format!("leave the interval out for the default `{DEFAULT_INTERVAL}`, and set max_retry_times to 0 for no retry")
+}
+
 fn form(piece: Piece<'_>) -> Result<Form, IntervalError> {
+    if piece.is_empty() {
+        return Err(piece.error(0, format!("{FORMS}; {}", instead_of_nothing())));
+    }
     if let Some(expression) = piece.strip("=") {
         return Expression::parse(expression).map(Form::Expression);
     }
@@ -80,7 +88,7 @@ fn fixed(piece: Piece<'_>) -> Result<Form, IntervalError> {
 fn list(piece: Piece<'_>) -> Result<Form, IntervalError> {
     let inside = closed_by(']', piece)?;
     if inside.trim().is_empty() {
-        return Err(inside.error(0, "at least one duration in the list"));
+        return Err(inside.error(0, format!("at least one duration in the list; {}", instead_of_nothing())));
     }
     let mut delays = Vec::new();
     for entry in inside.entries() {
@@ -214,14 +222,18 @@ mod tests {
         const FACTOR: &str = "a factor of 1 or more, such as `x2` or `x1.5`";
         const JITTER: &str = "a jitter above 0 % and up to 100 %, such as `~10%`";
         const NAME: &str = "a name made of letters, digits and `_`, `.`, `-`";
+        let or_else = instead_of_nothing();
+        let (no_form, no_entry) =
+            (format!("{FORMS}; {or_else}"), format!("at least one duration in the list; {or_else}"));
+        let (no_form, no_entry) = (no_form.as_str(), no_entry.as_str());
         for (text, offset, expected) in [
-            ("", 0, FORMS),
-            ("  ", 2, FORMS),
+            ("", 0, no_form),
+            ("  ", 2, no_form),
             (" often", 1, FORMS),
             ("-5s", 0, FORMS),
             ("Exp(1s, x2)", 0, FORMS),
             ("exponential(1s)", 0, FORMS),
-            ("~10%", 0, FORMS),
+            ("~10%", 0, no_form),
             ("ü5s", 0, FORMS),
             ("5x", 0, DURATION),
             ("5", 0, "a unit behind `5`, such as `5s`"),
@@ -233,8 +245,8 @@ mod tests {
             ("[5s,,5m]", 4, DURATION),
             ("[5s,]", 4, DURATION),
             ("[5s, 0s]", 5, "a duration of at least 1ms"),
-            ("[]", 1, "at least one duration in the list"),
-            ("[ ]", 1, "at least one duration in the list"),
+            ("[]", 1, no_entry),
+            ("[ ]", 1, no_entry),
             ("[", 1, "a closing `]`"),
             ("[5s,5m", 6, "a closing `]`"),
             ("[5s,5m ~10%", 6, "a closing `]`"),

@@ -14,6 +14,7 @@ use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Only, Position, Refu
 use crate::error::StoreError;
 use crate::finding::Finding;
 use crate::notice::{NoticeRecord, OwnLimits, Status};
+use crate::notice_progress::{retry_times, update_time};
 
 /// Reading for people.
 ///
@@ -121,6 +122,8 @@ pub struct Listed {
     pub failures: i64,
     /// How many attempts ended because the process died.
     pub crashes: i64,
+    /// How many retries it had, with the one that runs or that it waits for.
+    pub retry_times: i64,
     /// The class of the last error.
     pub last_class: Option<String>,
     /// The description, its first 200 characters.
@@ -131,6 +134,8 @@ pub struct Listed {
     pub time: DateTime<Utc>,
     /// When its last attempt began.
     pub last_call_time: Option<DateTime<Utc>>,
+    /// When it ended, else when its last attempt began, else when it was added.
+    pub update_time: DateTime<Utc>,
     /// Why it ended, the first 500 characters.
     pub end_reason: Option<String>,
     /// The ordering key.
@@ -146,7 +151,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Creates an entry with the required parts; stores fill in the rest.
+    /// Creates an entry with the required parts; stores fill in the rest, and end with [`Self::with_progress`].
     pub fn new(
         id: i64,
         def_id: i64,
@@ -163,11 +168,13 @@ impl Listed {
             fence: 0,
             failures: 0,
             crashes: 0,
+            retry_times: 0,
             last_class: None,
             description: None,
             create_time,
             time,
             last_call_time: None,
+            update_time: create_time,
             end_reason: None,
             ordering_key: None,
             dedupe_key: None,
@@ -175,6 +182,15 @@ impl Listed {
             own: OwnLimits::default(),
             position,
         }
+    }
+
+    /// Returns the entry with what follows from its other parts.
+    #[must_use]
+    pub fn with_progress(mut self) -> Self {
+        let finish_time = self.status.is_final().then_some(self.time);
+        self.retry_times = retry_times(self.status, self.failures, self.crashes);
+        self.update_time = update_time(finish_time, self.last_call_time, self.create_time);
+        self
     }
 }
 

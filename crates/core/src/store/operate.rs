@@ -48,7 +48,7 @@ pub trait OperateStore: Send + Sync + 'static {
     /// Replaces the parameter of a notice that is being sent under this fence. Returns false, and changes nothing, if it is no longer.
     async fn note_progress(&self, id: i64, fence: i64, param: &str) -> Result<bool, StoreError>;
 
-    /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
+    /// Sets the switch, which pauses everything or all retries, and writes an audit entry, in one transaction. Returns false if it was already
     /// set so.
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError>;
 

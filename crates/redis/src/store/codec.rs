@@ -9,7 +9,7 @@ use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
 use solid_notify_core::store::{
-    Alarm, AuditEntry, Authority, Cause, Node, NoticeCounts, Paused, RefusedConfig, SeenNode,
+    Alarm, AuditEntry, Authority, Cause, Node, NoticeCounts, PauseScope, Paused, RefusedConfig, SeenNode,
 };
 use std::time::Duration;
 
@@ -230,23 +230,26 @@ pub(super) fn audit(time: DateTime<Utc>, text: &str) -> Option<AuditEntry> {
 
 #[derive(Serialize, Deserialize)]
 struct PausedText {
+    #[serde(default)]
+    scope: PauseScope,
     who: Option<String>,
     since: Option<i64>,
     reason: Option<String>,
 }
 
 pub(super) fn paused_text(paused: &Paused) -> String {
-    let Paused { who, since, reason } = paused.clone();
-    json(&PausedText { who, since: since.map(millis_from_time), reason })
+    let Paused { scope, who, since, reason } = paused.clone();
+    json(&PausedText { scope, who, since: since.map(millis_from_time), reason })
 }
 
-/// Any text there pauses sending, also one written by hand: `SET …:switch paused`.
+/// Any text there pauses everything, also one written by hand: `SET …:switch paused`; only `{"scope":"retries"}` pauses less.
 pub(super) fn paused(text: &str) -> Option<Paused> {
     if text.is_empty() {
         return None;
     }
     let read = serde_json::from_str::<PausedText>(text).ok();
-    Some(read.map_or_else(Paused::default, |PausedText { who, since, reason }| Paused {
+    Some(read.map_or_else(Paused::default, |PausedText { scope, who, since, reason }| Paused {
+        scope,
         who,
         since: since.map(time_from_millis),
         reason,

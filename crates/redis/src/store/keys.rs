@@ -48,7 +48,7 @@
 //! | `due_alerts` | sorted set | definition and reason of each alert to look at again, by time |
 //! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
 //! | `store_id` | string | a random number of this store, which ack tokens contain |
-//! | `switch` | string | JSON, present while all sending is paused |
+//! | `switch` | string | JSON, present while everything is paused, or all retries (`scope`) |
 //! | `audit` | stream | audit entries about everything else |
 //! | `inbox` | hash | receiver, sender and each idempotency key that it has seen, with zero bytes between them, to a word for the call that marked it |
 //! | `inbox_times` | sorted set | the same, by the time when it was first seen |

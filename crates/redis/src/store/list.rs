@@ -140,5 +140,5 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     listed.end_reason = cut(word(words, 8), 500);
     (listed.ordering_key, listed.dedupe_key, listed.tag) = (word(words, 9), word(words, 10), word(words, 11));
     listed.own = own_limits(number_if_there(words, 12), number_if_there(words, 13));
-    listed
+    listed.with_progress()
 }

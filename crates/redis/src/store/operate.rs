@@ -13,8 +13,8 @@ use solid_notify_core::notice::{NoticeRecord, duration_millis, time_from_millis}
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, Authority, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed,
-    NoticeCounts, OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts, SeriesQuery,
-    StoredGroup, Switch, next_count, was_seen,
+    NoticeCounts, OperateStore, PauseScope, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts,
+    SeriesQuery, StoredGroup, Switch, next_count, was_seen,
 };
 
 use super::given::{self, Millis, Text};
@@ -186,9 +186,10 @@ impl OperateStore for RedisStore {
         let reason = switch.reason().map(str::to_owned);
         let mut entry = AuditEntry::new(now, who, switch.act());
         entry.detail.clone_from(&reason);
-        let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
-        let paused = switch.pauses().then(|| codec::paused_text(&paused));
-        let switch = given::Common::Switch { paused, audit: codec::audit_text(&entry) };
+        let text = |scope| codec::paused_text(&Paused { scope, who: Some(who.to_owned()), since: Some(now), reason });
+        let scope = switch.scope();
+        let (paused, scope) = (scope.map(text), scope.map(PauseScope::as_str));
+        let switch = given::Common::Switch { paused, scope, audit: codec::audit_text(&entry) };
         let turned: i64 = self.common(&switch, "turning the pause switch").await?;
         Ok(turned == 1)
     }

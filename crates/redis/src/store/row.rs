@@ -146,7 +146,7 @@ impl Stored {
             true => record.finish_time = at,
             false => record.next_call_time = at,
         }
-        record
+        record.with_progress()
     }
 }
 

@@ -254,16 +254,18 @@ CREATE TABLE IF NOT EXISTS notify_passing (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = UTC_TIMESTAMP(), reason = '…'`.
+-- `retries_paused = 1` instead of `paused` pauses the retries of all definitions, and first attempts go on.
 CREATE TABLE IF NOT EXISTS notify_switch (
     id     smallint NOT NULL DEFAULT 1 PRIMARY KEY,
     paused tinyint(1) NOT NULL DEFAULT 0,
+    retries_paused tinyint(1) NOT NULL DEFAULT 0,
     who    varchar(200),
     since  datetime(6),
     reason text,
     -- A random number of this database. Ack tokens contain it.
     store_id bigint NOT NULL DEFAULT (CAST(CONV(SUBSTRING(SHA2(UUID(), 256), 1, 15), 16, 10) AS signed)),
     CONSTRAINT notify_switch_one CHECK (id = 1),
-    CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1))
+    CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1) AND retries_paused IN (0, 1))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 INSERT IGNORE INTO notify_switch (id) VALUES (1);

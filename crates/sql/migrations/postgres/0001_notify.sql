@@ -263,9 +263,11 @@ CREATE TABLE notify_passing (
 );
 
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = true, who = '…', since = now(), reason = '…'`.
+-- `retries_paused = true` instead of `paused` pauses the retries of all definitions, and first attempts go on.
 CREATE TABLE notify_switch (
     id     smallint PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
     paused boolean NOT NULL DEFAULT false,
+    retries_paused boolean NOT NULL DEFAULT false,
     who    text,
     since  timestamptz,
     reason text,

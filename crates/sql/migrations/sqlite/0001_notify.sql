@@ -289,9 +289,11 @@ CREATE TABLE notify_passing (
 );
 
 -- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = datetime(), reason = '…'`.
+-- `retries_paused = 1` instead of `paused` pauses the retries of all definitions, and first attempts go on.
 CREATE TABLE notify_switch (
     id     integer PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
     paused integer NOT NULL DEFAULT 0 CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1)),
+    retries_paused integer NOT NULL DEFAULT 0 CONSTRAINT notify_switch_retries CHECK (retries_paused IN (0, 1)),
     who    text,
     since  text,
     reason text,

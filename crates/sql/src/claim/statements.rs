@@ -192,3 +192,19 @@ pub(crate) fn due_by_ids(kind: Kind) -> String {
     let now = kind.now();
     format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND (m.next_call_time <= {now}) IS TRUE")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_read_no_ended_notice() {
+        for kind in [Postgres, MySql, Sqlite] {
+            let statements = ClaimStatements::new(kind).texts();
+            assert!(statements.len() >= 4);
+            for (name, text) in statements {
+                assert!(!text.contains("history"), "{name} would slow down with ended notices:\n{text}");
+            }
+        }
+    }
+}

@@ -187,5 +187,5 @@ pub(super) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     listed.tag = DB::text(row, AT.tag)?;
     listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
     listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
-    Ok(listed)
+    Ok(listed.with_progress())
 }

@@ -1,7 +1,7 @@
-//! The switch that pauses all sending. The nodes read it with the limits (`limits.rs`).
+//! The switch, which pauses everything or all retries. The nodes read it with the limits (`limits.rs`).
 
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{AuditEntry, Switch};
+use solid_notify_core::store::{AuditEntry, PauseScope, Switch};
 
 use crate::audit::write_entry;
 use crate::connections::Share;
@@ -21,8 +21,11 @@ impl SwitchStatements {
         let statement = |text: String| Statement::new(kind, &text);
         Self {
             open_switch: statement(kind.insert_unless_there("INTO notify_switch (id) VALUES (1)")),
+            // While everything is paused, it makes no difference whether retries are.
             turn_switch: statement(format!(
-                "UPDATE notify_switch SET paused = $2, who = $3, since = {now}, reason = $4 WHERE paused <> $2"
+                "UPDATE notify_switch
+                 SET paused = $2, retries_paused = $5, who = $3, since = {now}, reason = $4
+                 WHERE paused <> $2 OR (NOT paused AND retries_paused <> $5)"
             )),
         }
     }
@@ -38,7 +41,9 @@ pub(crate) async fn switch<DB: Dialect>(
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
     DB::execute(&mut tx, &statements.open_switch, &[now]).await?;
-    let args = [now, Arg::Bool(switch.pauses()), who.into(), Arg::Text(switch.reason())];
+    let pauses = |scope| Arg::Bool(switch.scope() == Some(scope));
+    let (everything, retries) = (pauses(PauseScope::Everything), pauses(PauseScope::Retries));
+    let args = [now, everything, who.into(), Arg::Text(switch.reason()), retries];
     let turned = DB::execute(&mut tx, &statements.turn_switch, &args).await?.rows > 0;
     if turned {
         let mut entry = AuditEntry::new(time_from_millis(0), who, switch.act());

@@ -59,17 +59,24 @@ fn of_definitions(worker: &Worker, all: impl Iterator<Item = (i64, AlertReason, 
 pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> Result<Vec<Alarm>, StoreError> {
     let definitions = worker.definitions();
     let due = worker.stores().send.due(true).await?;
-    // Notices that waited during a pause of everything count as late from the end of the pause.
-    let resumed = definitions.resumed().map(|since| worker.moment().saturating_sub(since));
+    // Notices that the switch paused count as late from the end of the pause.
+    let resumed = |status| {
+        let since = definitions.resumed(status).map(|since| worker.moment().saturating_sub(since));
+        since.unwrap_or(Duration::MAX)
+    };
     // Notices count as late only from the opening of their window.
-    let no_longer = |def_id: i64, late: Duration| {
-        let late = late.min(resumed.unwrap_or(Duration::MAX));
+    let no_longer = |def_id: i64, status: Status, late: Duration| {
+        let late = late.min(resumed(status));
         definitions.get(def_id).map_or(late, |definition| late.min(definition.open_for(due.now)))
     };
     let late = |def_id: i64| {
-        let waits = |slice: &&DueSlice| matches!(slice.status, Status::NotSent | Status::Failed);
+        let waits = |slice: &&DueSlice| match slice.status {
+            Status::NotSent => true,
+            Status::Failed => !definitions.retries_are_paused(),
+            _ => false,
+        };
         let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
-        no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
+        slices.map(|slice| no_longer(def_id, slice.status, slice.late)).max().unwrap_or_default()
     };
     let snapshot = worker.stores().browse.counts().await?;
     let piles = definitions.piles(&snapshot);
@@ -103,10 +110,12 @@ pub(crate) async fn conditions(worker: &Worker, handlers: &BTreeSet<String>) -> 
             alarm(AlertReason::CircuitOpen, circuit_open(breaker, ""));
         }
         let mut late = late(def_id);
+        // While retries are paused, notices may be blocked by one that waits for them.
         if policy.backlog_alert_age.is_some()
+            && !definitions.retries_are_paused()
             && let Some(since) = worker.stores().browse.oldest_blocked(def_id).await?
         {
-            late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
+            late = late.max(no_longer(def_id, Status::Failed, (due.now - since).to_std().unwrap_or_default()));
         }
         let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
         if !definition.has_targets && !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {

@@ -131,7 +131,7 @@ async fn sweep(
     let definitions = worker.definitions();
     for mut slice in due.slices {
         if let Some(definition) = definitions.get(slice.def_id) {
-            slice.after = slice.after.max(definition.closed_for(slice.status, due.now));
+            slice.after = slice.after.max(definitions.closed_for(definition, slice.status, due.now));
         }
         by_def.entry(slice.def_id).or_default().push(slice);
     }

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, TargetFilter, names_its_column};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::store::{Authority, DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
+use solid_notify_core::store::{Authority, DefinitionCounts, DueTimes, PauseScope, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
@@ -99,7 +99,7 @@ impl KnownDefinitions {
     }
 }
 
-/// One reading of `notify_def`, of the pause of everything, and of the circuit breakers.
+/// One reading of `notify_def`, of the switch, and of the circuit breakers.
 #[derive(Default)]
 pub(crate) struct Definitions {
     by_id: BTreeMap<i64, Arc<Definition>>,
@@ -107,6 +107,8 @@ pub(crate) struct Definitions {
     paused: Option<Paused>,
     /// When this node saw that the pause of everything ended, on the time scale of [`crate::worker::Worker::moment`].
     resumed: Option<Duration>,
+    /// The same of the pause of retries, which a pause of everything is as well.
+    retries_resumed: Option<Duration>,
     /// The definitions whose circuits are open.
     open: BTreeSet<i64>,
     /// The targets of each definition that has some, by name.
@@ -200,12 +202,26 @@ impl Definitions {
 
     /// Returns whether everything is paused.
     pub(crate) fn is_paused(&self) -> bool {
+        self.paused.as_ref().is_some_and(|paused| paused.scope == PauseScope::Everything)
+    }
+
+    /// Returns whether all retries are paused, by themselves or with everything.
+    pub(crate) fn retries_are_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Returns when the pause of everything ended, on the time scale of [`crate::worker::Worker::moment`].
-    pub(crate) fn resumed(&self) -> Option<Duration> {
-        self.resumed
+    /// Returns since when notices of a status, here those of its queue slice, are not paused, on the time scale of
+    /// [`crate::worker::Worker::moment`].
+    pub(crate) fn resumed(&self, status: Status) -> Option<Duration> {
+        if status == Status::Failed { self.retries_resumed } else { self.resumed }
+    }
+
+    /// Returns how long due notices of a status wait: all for the window of the definition, retries also for the end of their pause.
+    pub(crate) fn closed_for(&self, definition: &Definition, status: Status, now: DateTime<Utc>) -> Duration {
+        if status == Status::Failed && self.retries_are_paused() {
+            return Duration::MAX;
+        }
+        definition.closed_for(status, now)
     }
 
     /// Returns whether the circuit of this definition was open at the last reading.
@@ -239,7 +255,12 @@ impl Definitions {
         let is_checked = match reason {
             AlertReason::Clock | AlertReason::NotSending => return Some(self.began),
             AlertReason::DeadLetters => checks.dead_letters,
-            AlertReason::Backlog => checks.backlog,
+            // A backlog that consists of paused retries is not over.
+            AlertReason::Backlog if self.retries_are_paused() => return None,
+            AlertReason::Backlog if checks.backlog => {
+                return Some(definition.checks_since.max(self.retries_resumed.unwrap_or_default()));
+            }
+            AlertReason::Backlog => false,
             AlertReason::NoHandler | AlertReason::CircuitOpen | AlertReason::Paused => checks.others,
             _ => return definition.is_reported().then_some(self.began),
         };
@@ -349,7 +370,7 @@ impl Definition {
 
     /// Returns how long notices of a status wait for the window to open. Expired leases and overdue acks are
     /// judged at any time.
-    pub(crate) fn closed_for(&self, status: Status, now: DateTime<Utc>) -> Duration {
+    fn closed_for(&self, status: Status, now: DateTime<Utc>) -> Duration {
         match self.policy().and_then(|policy| policy.window.as_ref()) {
             Some(window) if matches!(status, Status::NotSent | Status::Failed) => {
                 let opens = window.opens(now);

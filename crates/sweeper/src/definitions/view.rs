@@ -10,7 +10,7 @@ use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::secret::Destination;
-use solid_notify_core::store::Paused;
+use solid_notify_core::store::{PauseScope, Paused};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef};
 
 use super::passing_on::{PassesOn, passing_on};
@@ -34,9 +34,9 @@ impl KnownDefinitions {
         limits: &BTreeMap<i64, LimitRow>,
         (moment, own): (Duration, Own),
     ) -> Definitions {
-        let is_paused = paused.is_some();
+        let is_paused = paused.as_ref().is_some_and(|paused| paused.scope == PauseScope::Everything);
         let turned = is_paused != before.is_paused();
-        if turned || (is_paused && paused != before.paused) {
+        if paused != before.paused {
             report_switch(paused.as_ref());
         }
         let judges_all = turned || own != before.own;
@@ -85,10 +85,12 @@ impl KnownDefinitions {
         let alerts = by_id.values().find(|definition| definition.row.name == ALERT_DEFINITION);
         let alerts = alerts.map(|definition| definition.row.id);
         let resumed = if turned && !is_paused { Some(moment) } else { before.resumed };
+        let retries_resumed =
+            if before.retries_are_paused() && paused.is_none() { Some(moment) } else { before.retries_resumed };
         let open = open_circuits(before, &by_id, limits);
         targets.values_mut().for_each(|targets| targets.sort_by(|a, b| a.row.name.cmp(&b.row.name)));
         let began = if before.by_id.is_empty() { moment } else { before.began };
-        Definitions { by_id, alerts, paused, resumed, open, targets, began, own }
+        Definitions { by_id, alerts, paused, resumed, retries_resumed, open, targets, began, own }
     }
 
     /// Returns whether this node sends the notices of a row, and why not.
@@ -215,7 +217,7 @@ fn guarded(strategy: StrategyFn) -> StrategyFn {
     })
 }
 
-/// Logs, once per change, whether everything is paused.
+/// Logs, once per change, what is paused.
 fn report_switch(paused: Option<&Paused>) {
     match paused {
         Some(paused) => tracing::warn!("{paused}"),

@@ -1,4 +1,4 @@
-//! Limits over all nodes, and the pause of everything, in memory.
+//! Limits over all nodes, and the switch, in memory.
 
 use chrono::{DateTime, Utc};
 use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, attempted, begin, close, end};
@@ -41,14 +41,15 @@ impl State {
     }
 
     pub(super) fn switch(&mut self, switch: &Switch, who: &str, now: DateTime<Utc>) -> bool {
-        if switch.pauses() == self.paused.is_some() {
+        if switch.scope() == self.paused.as_ref().map(|paused| paused.scope) {
             return false;
         }
         let reason = switch.reason().map(str::to_owned);
         let mut entry = AuditEntry::new(now, who, switch.act());
         entry.detail.clone_from(&reason);
         self.audit.push(entry);
-        self.paused = switch.pauses().then(|| Paused { who: Some(who.to_owned()), since: Some(now), reason });
+        let paused = |scope| Paused { scope, who: Some(who.to_owned()), since: Some(now), reason };
+        self.paused = switch.scope().map(paused);
         true
     }
 

@@ -349,6 +349,6 @@ impl Live {
         record.parent_id = self.parent_id;
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());
-        record
+        record.with_progress()
     }
 }

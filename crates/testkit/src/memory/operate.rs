@@ -370,5 +370,5 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     listed.end_reason = cut(record.end_reason, 500);
     (listed.ordering_key, listed.dedupe_key, listed.tag) = (record.ordering_key, record.dedupe_key, record.tag);
     listed.own = record.own;
-    listed
+    listed.with_progress()
 }

@@ -280,6 +280,9 @@ pub(super) enum Common<'a> {
     Switch {
         #[serde(skip_serializing_if = "Option::is_none")]
         paused: Option<String>,
+        /// The name of [`solid_notify_core::store::PauseScope`].
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scope: Option<&'static str>,
         audit: String,
     },
     Paused,

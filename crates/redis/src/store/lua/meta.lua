@@ -16,6 +16,14 @@ local function names()
   return known
 end
 
+-- What the switch pauses, as `codec::paused` reads it; nil: nothing.
+local function paused_scope()
+  local text = redis.call('GET', key('switch'))
+  if not text or text == '' then return nil end
+  local ok, paused = pcall(cjson.decode, text)
+  return ok and type(paused) == 'table' and paused.scope == 'retries' and 'retries' or 'everything'
+end
+
 if what == 'names' then
   -- How many numbers are `wanted`; `names`: each has a `name` and its last known `id`, if any. Returns the id and the column `encrypt_param` of
   -- each, and the first of as many new numbers. Reads all definitions only if one of the ids is out of date.
@@ -122,9 +130,9 @@ elseif what == 'counted' then
   redis.call('HSET', key('counts'), given.id, '{"next_time":' .. text(now + given.wait) .. ',' .. string.sub(given.counts, 2))
   return 1
 elseif what == 'switch' then
-  -- `paused`: the text that is stored while sending is paused, absent: not paused; the `audit` entry.
+  -- `paused`: the text that is stored while something is paused, absent: nothing is; its `scope`; the `audit` entry.
   local paused = given.paused
-  if (redis.call('EXISTS', key('switch')) == 1) == (paused ~= nil) then return 0 end
+  if paused_scope() == given.scope then return 0 end
   if paused then redis.call('SET', key('switch'), paused) else redis.call('DEL', key('switch')) end
   write_audit(key('audit'), given.audit)
   return 1
