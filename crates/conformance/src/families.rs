@@ -77,7 +77,7 @@ pub async fn refusal_by_an_edited_filter_is_not_stored(b: &dyn Backend) {
 
 pub async fn edit_that_breaks_a_target_is_refused_and_names_it(b: &dyn Backend) {
     let encrypting = |def: NotifyDef| def.encrypt_param(true);
-    let order_id = b.define(encrypting(NotifyDef::new("order"))).await;
+    b.define(encrypting(NotifyDef::new("order"))).await;
     b.define(encrypting(NotifyDef::target("order", "erp"))).await;
     b.define(NotifyDef::new("other")).await;
     let alice = b.outbox().operator("alice");
@@ -102,19 +102,5 @@ pub async fn edit_that_breaks_a_target_is_refused_and_names_it(b: &dyn Backend) 
     let moved = erp.clone().target_of(other.id).encrypt_param(false);
     refused(alice.edit_definition(&erp, moved).await.map(drop), "are encrypted for the definition \"order\"");
     let nested = order.clone().target_of(other.id);
-    refused(alice.edit_definition(&order, nested).await.map(drop), "target_of");
-    assert_eq!(b.definition("order").await, order, "nothing was changed");
-    // Together they break nothing. A definition that is there stays as it is.
-    b.outbox().define_if_missing(NotifyDef::new("order")).await.unwrap();
-    let planned = b.outbox().plan_all(&listed(false)).await.unwrap();
-    assert_eq!((planned.change.len(), b.outbox().apply_plan(planned).await.unwrap().changed.len()), (2, 2));
-    // A version in which the definition was no valid one for its target.
-    let order = b.definition("order").await;
-    let Updated::Stored(again) = alice.edit_definition(&order, encrypting(order.clone())).await.unwrap() else {
-        panic!()
-    };
-    let erp = b.definition("order/erp").await;
-    assert!(matches!(alice.edit_definition(&erp, encrypting(erp.clone())).await.unwrap(), Updated::Stored(_)));
-    let versions = alice.versions(order_id).await.unwrap();
-    refused(alice.roll_back(&again, versions[1].version).await.map(drop), target);
+    refused(alice.edit_definition(&order, nested).await.map(drop), "definition \"order\" is invalid");
 }

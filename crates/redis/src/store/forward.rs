@@ -23,8 +23,9 @@ impl RedisStore {
     /// than the end of the notice: a target that is created then does not get it, and a filter does not decide about it.
     pub(super) async fn family(&self, def_id: i64, doing: &'static str) -> Result<Vec<TargetRow>, StoreError> {
         let family = given::Common::Targets { id: def_id };
-        let rows: Vec<(i64, HashMap<Vec<u8>, Vec<u8>>)> = self.common(&family, doing).await?;
-        let row = |(id, fields): (i64, HashMap<Vec<u8>, Vec<u8>>)| definition(id, &fields).as_ref().map(TargetRow::new);
+        type Row = (i64, HashMap<Vec<u8>, Vec<u8>>);
+        let rows: Vec<Row> = self.common(&family, doing).await?;
+        let row = |(id, fields): Row| definition(id, &fields).as_ref().map(TargetRow::new);
         Ok(rows.into_iter().filter_map(row).collect())
     }
 
