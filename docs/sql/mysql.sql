@@ -764,6 +764,7 @@ SELECT
   m.probe,
   NULL,
   NULL,
+  NULL,
   NULL
 FROM notify_limit m
 UNION ALL
@@ -773,11 +774,12 @@ SELECT
   0,
   NULL,
   NULL,
+  CASE WHEN paused THEN 'everything' ELSE 'retries' END,
   who,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', since) DIV 1000,
   reason
 FROM notify_switch
-WHERE paused;
+WHERE paused OR retries_paused;
 
 -- lock
 SELECT m.id, m.fence, b.was
@@ -806,6 +808,23 @@ SKIP LOCKED;
 DELETE m
 FROM
   JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
+
+-- dead_with_ids
+SELECT m.id, m.def_id
+FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
+WHERE m.id IN ($2) AND m.status + 0 = 3;
+
+-- last_id
+SELECT coalesce(max(id), 0)
+FROM notify_msg_history
+UNION ALL
+SELECT coalesce(max(id), 0)
+FROM notify_msg;
+
+-- renumber
+UPDATE notify_msg_history SET
+  id = $3
+WHERE id = $2;
 
 -- archive
 INSERT INTO
@@ -1025,11 +1044,14 @@ FROM notify_msg
 WHERE id = $2 AND fence = $3 AND status + 0 = 5
 FOR UPDATE SKIP LOCKED;
 
--- targets_now
-SELECT d.id
+-- families
+SELECT
+  d.id,
+  d.target_of,
+  d.target_filter,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', d.delete_time) DIV 1000
 FROM notify_def d
-WHERE d.target_of = $2 AND d.delete_time IS NULL
-ORDER BY d.id;
+WHERE d.id IN ($2) OR d.target_of IN ($2);
 
 -- passing
 SELECT p.targets, p.done
@@ -1042,7 +1064,7 @@ VALUES ($2, $3, 0);
 
 -- note_passing
 UPDATE notify_passing SET
-  done = $3
+  done = $3, targets = $4
 WHERE notice_id = $2;
 
 -- old_passing
@@ -1217,6 +1239,10 @@ SELECT
 FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE SKIP LOCKED;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
 
 -- nack
 UPDATE notify_msg SET
@@ -2443,15 +2469,41 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
-FROM notify_msg m FORCE INDEX (notify_msg_due)
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= CAST($4 AS datetime(6))
-  AND m.next_call_time <= CAST($5 AS datetime(6))
-  AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $6)
-ORDER BY m.next_call_time DESC, m.id DESC
-LIMIT $7;
+FROM (
+  SELECT m.id AS notice_id
+  FROM (
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m FORCE INDEX (notify_msg_due)
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= CAST($4 AS datetime(6))
+        AND m.next_call_time <= CAST($5 AS datetime(6))
+        AND m.next_call_time = CAST($5 AS datetime(6))
+        AND m.id < $6
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+    UNION ALL
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m FORCE INDEX (notify_msg_due)
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= CAST($4 AS datetime(6))
+        AND m.next_call_time <= CAST($5 AS datetime(6))
+        AND m.next_call_time < CAST($5 AS datetime(6))
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $7
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_live_oldest
 SELECT
@@ -2473,15 +2525,41 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
-FROM notify_msg m FORCE INDEX (notify_msg_due)
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= CAST($4 AS datetime(6))
-  AND m.next_call_time <= CAST($5 AS datetime(6))
-  AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $6)
-ORDER BY m.next_call_time, m.id
-LIMIT $7;
+FROM (
+  SELECT m.id AS notice_id
+  FROM (
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m FORCE INDEX (notify_msg_due)
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= CAST($4 AS datetime(6))
+        AND m.next_call_time <= CAST($5 AS datetime(6))
+        AND m.next_call_time = CAST($4 AS datetime(6))
+        AND m.id > $6
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+    UNION ALL
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m FORCE INDEX (notify_msg_due)
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= CAST($4 AS datetime(6))
+        AND m.next_call_time <= CAST($5 AS datetime(6))
+        AND m.next_call_time > CAST($4 AS datetime(6))
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $7
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
 
 -- count_ended
 SELECT count(*)
@@ -3075,17 +3153,42 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= CAST($4 AS datetime(6))
-      AND m.next_call_time <= CAST($5 AS datetime(6))
-      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    FROM (
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m FORCE INDEX (notify_msg_due)
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= CAST($4 AS datetime(6))
+          AND m.next_call_time <= CAST($5 AS datetime(6))
+          AND m.next_call_time = CAST($5 AS datetime(6))
+          AND m.id < $16
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
+      UNION ALL
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m FORCE INDEX (notify_msg_due)
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= CAST($4 AS datetime(6))
+          AND m.next_call_time <= CAST($5 AS datetime(6))
+          AND m.next_call_time < CAST($5 AS datetime(6))
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
+    ) AS m
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3170,17 +3273,42 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= CAST($4 AS datetime(6))
-      AND m.next_call_time <= CAST($5 AS datetime(6))
-      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    FROM (
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m FORCE INDEX (notify_msg_due)
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= CAST($4 AS datetime(6))
+          AND m.next_call_time <= CAST($5 AS datetime(6))
+          AND m.next_call_time = CAST($4 AS datetime(6))
+          AND m.id > $16
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
+      UNION ALL
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m FORCE INDEX (notify_msg_due)
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= CAST($4 AS datetime(6))
+          AND m.next_call_time <= CAST($5 AS datetime(6))
+          AND m.next_call_time > CAST($4 AS datetime(6))
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
+    ) AS m
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )
@@ -3996,10 +4124,11 @@ VALUES (1);
 -- turn_switch
 UPDATE notify_switch SET
   paused = $2,
+  retries_paused = $5,
   who = $3,
   since = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   reason = $4
-WHERE paused <> $2;
+WHERE paused <> $2 OR (NOT paused AND retries_paused <> $5);
 
 -- audit
 SELECT

@@ -951,6 +951,7 @@ SELECT
   m.probe,
   NULL,
   NULL,
+  NULL,
   NULL
 FROM notify_limit m
 UNION ALL
@@ -960,6 +961,7 @@ SELECT
   0,
   NULL,
   NULL,
+  CASE WHEN paused THEN 'everything' ELSE 'retries' END,
   who,
   CASE
     WHEN isfinite(since) THEN (date_part('epoch', since) * 1000)::bigint
@@ -968,7 +970,7 @@ SELECT
   END,
   reason
 FROM notify_switch
-WHERE paused;
+WHERE paused OR retries_paused;
 
 -- lock
 SELECT m.id, m.fence, b.was
@@ -991,6 +993,23 @@ CROSS JOIN
 -- evict
 DELETE FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
+
+-- dead_with_ids
+SELECT m.id, m.def_id
+FROM notify_msg_history AS m
+WHERE m.id = ANY ($2::text::bigint[]) AND m.status + 0 = 3;
+
+-- last_id
+SELECT coalesce(max(id), 0)
+FROM notify_msg_history
+UNION ALL
+SELECT coalesce(max(id), 0)
+FROM notify_msg;
+
+-- renumber
+UPDATE notify_msg_history SET
+  id = $3
+WHERE id = $2;
 
 -- archive
 INSERT INTO
@@ -1129,6 +1148,11 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
+-- has_ended
+SELECT 1
+FROM notify_msg_history
+WHERE id = $2;
+
 -- pass_on
 INSERT INTO
   notify_msg (
@@ -1216,11 +1240,10 @@ FROM notify_msg
 WHERE id = $2 AND fence = $3 AND status + 0 = 5
 FOR UPDATE SKIP LOCKED;
 
--- targets_now
-SELECT d.id
+-- families
+SELECT d.id, d.target_of, d.target_filter, d.delete_time
 FROM notify_def d
-WHERE d.target_of = $2 AND d.delete_time IS NULL
-ORDER BY d.id;
+WHERE d.id = ANY ($2::text::bigint[]) OR d.target_of = ANY ($2::text::bigint[]);
 
 -- passing
 SELECT p.targets, p.done
@@ -1233,7 +1256,7 @@ VALUES ($2, $3, 0);
 
 -- note_passing
 UPDATE notify_passing SET
-  done = $3
+  done = $3, targets = $4
 WHERE notice_id = $2;
 
 -- old_passing
@@ -1667,6 +1690,10 @@ SELECT
 FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE SKIP LOCKED;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
 
 -- nack
 UPDATE notify_msg SET
@@ -3305,20 +3332,40 @@ SELECT
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND m.status = $3
-    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-    AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $6)
-  ORDER BY m.next_call_time DESC
-  FETCH FIRST ($7) ROWS
-  WITH TIES
-) AS m
-ORDER BY m.next_call_time DESC, m.id DESC
-LIMIT $7;
+  SELECT m.id AS notice_id
+  FROM (
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time = ($5::timestamp AT TIME ZONE 'UTC')
+        AND m.id < $6
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+    UNION ALL
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC')
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $7
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_live_oldest
 SELECT
@@ -3360,20 +3407,40 @@ SELECT
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND m.status = $3
-    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-    AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $6)
-  ORDER BY m.next_call_time
-  FETCH FIRST ($7) ROWS
-  WITH TIES
-) AS m
-ORDER BY m.next_call_time, m.id
-LIMIT $7;
+  SELECT m.id AS notice_id
+  FROM (
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time = ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.id > $6
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+    UNION ALL
+    (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC')
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $7
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time, m.id;
 
 -- count_ended
 SELECT count(*)
@@ -4006,21 +4073,40 @@ FROM (
   (
     SELECT m.id AS notice_id
     FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
-      ORDER BY m.next_call_time DESC
-      FETCH FIRST ($6) ROWS
-      WITH TIES
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time = ($5::timestamp AT TIME ZONE 'UTC')
+          AND m.id < $16
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
+      UNION ALL
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC')
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
     ) AS m
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
@@ -4144,21 +4230,40 @@ FROM (
   (
     SELECT m.id AS notice_id
     FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
-      ORDER BY m.next_call_time
-      FETCH FIRST ($6) ROWS
-      WITH TIES
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time = ($4::timestamp AT TIME ZONE 'UTC')
+          AND m.id > $16
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
+      UNION ALL
+      (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+          AND m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC')
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
     ) AS m
     ORDER BY m.next_call_time, m.id
     LIMIT $6
@@ -5001,10 +5106,11 @@ ON CONFLICT DO NOTHING;
 -- turn_switch
 UPDATE notify_switch SET
   paused = $2,
+  retries_paused = $5,
   who = $3,
   since = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   reason = $4
-WHERE paused <> $2;
+WHERE paused <> $2 OR (NOT paused AND retries_paused <> $5);
 
 -- audit
 SELECT

@@ -826,12 +826,22 @@ SELECT
   m.probe,
   NULL,
   NULL,
+  NULL,
   NULL
 FROM notify_limit m
 UNION ALL
-SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000) AS integer), reason
+SELECT
+  0,
+  NULL,
+  0,
+  NULL,
+  NULL,
+  CASE WHEN paused THEN 'everything' ELSE 'retries' END,
+  who,
+  CAST(round(unixepoch(since, 'subsec') * 1000) AS integer),
+  reason
 FROM notify_switch
-WHERE paused;
+WHERE paused OR retries_paused;
 
 -- lock
 SELECT m.id, m.fence, b.was
@@ -855,6 +865,23 @@ WHERE
 -- evict
 DELETE FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
+
+-- dead_with_ids
+SELECT m.id, m.def_id
+FROM notify_msg_history AS m
+WHERE m.id IN (SELECT value FROM json_each($2)) AND m.status + 0 = 3;
+
+-- last_id
+SELECT coalesce(max(id), 0)
+FROM notify_msg_history
+UNION ALL
+SELECT coalesce(max(id), 0)
+FROM notify_msg;
+
+-- renumber
+UPDATE notify_msg_history SET
+  id = $3
+WHERE id = $2;
 
 -- archive
 INSERT INTO
@@ -996,6 +1023,11 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
 
+-- has_ended
+SELECT 1
+FROM notify_msg_history
+WHERE id = $2;
+
 -- pass_on
 INSERT INTO
   notify_msg (
@@ -1088,11 +1120,14 @@ SELECT id
 FROM notify_msg
 WHERE id = $2 AND fence = $3 AND status + 0 = 5;
 
--- targets_now
-SELECT d.id
+-- families
+SELECT
+  d.id,
+  d.target_of,
+  d.target_filter,
+  CAST(round(unixepoch(d.delete_time, 'subsec') * 1000) AS integer)
 FROM notify_def d
-WHERE d.target_of = $2 AND d.delete_time IS NULL
-ORDER BY d.id;
+WHERE d.id IN (SELECT value FROM json_each($2)) OR d.target_of IN (SELECT value FROM json_each($2));
 
 -- passing
 SELECT p.targets, p.done
@@ -1105,7 +1140,7 @@ VALUES ($2, $3, 0);
 
 -- note_passing
 UPDATE notify_passing SET
-  done = $3
+  done = $3, targets = $4
 WHERE notice_id = $2;
 
 -- old_passing
@@ -1251,6 +1286,10 @@ WHERE id = $2;
 SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history
 WHERE id = $2;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
 
 -- nack
 UPDATE notify_msg SET
@@ -2408,15 +2447,44 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= $4
-  AND m.next_call_time <= $5
-  AND (m.next_call_time < $5 OR m.id < $6)
-ORDER BY m.next_call_time DESC, m.id DESC
-LIMIT $7;
+FROM (
+  SELECT m.id AS notice_id
+  FROM (
+    SELECT *
+    FROM (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= $4
+        AND m.next_call_time <= $5
+        AND m.next_call_time = $5
+        AND m.id < $6
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+    UNION ALL
+    SELECT *
+    FROM (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= $4
+        AND m.next_call_time <= $5
+        AND m.next_call_time < $5
+      ORDER BY m.next_call_time DESC, m.id DESC
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $7
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
 
 -- list_live_oldest
 SELECT
@@ -2438,15 +2506,44 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= $4
-  AND m.next_call_time <= $5
-  AND (m.next_call_time > $4 OR m.id > $6)
-ORDER BY m.next_call_time, m.id
-LIMIT $7;
+FROM (
+  SELECT m.id AS notice_id
+  FROM (
+    SELECT *
+    FROM (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= $4
+        AND m.next_call_time <= $5
+        AND m.next_call_time = $4
+        AND m.id > $6
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+    UNION ALL
+    SELECT *
+    FROM (
+      SELECT m.id, m.next_call_time
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND m.status = $3
+        AND m.next_call_time >= $4
+        AND m.next_call_time <= $5
+        AND m.next_call_time > $4
+      ORDER BY m.next_call_time, m.id
+      LIMIT $7
+    )
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $7
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
 
 -- count_ended
 SELECT count(*)
@@ -2942,17 +3039,44 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= $4
-      AND m.next_call_time <= $5
-      AND (m.next_call_time < $5 OR m.id < $16)
+    FROM (
+      SELECT *
+      FROM (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= $4
+          AND m.next_call_time <= $5
+          AND m.next_call_time = $5
+          AND m.id < $16
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
+      UNION ALL
+      SELECT *
+      FROM (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= $4
+          AND m.next_call_time <= $5
+          AND m.next_call_time < $5
+        ORDER BY m.next_call_time DESC, m.id DESC
+        LIMIT $6
+      )
+    ) AS m
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3042,17 +3166,44 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= $4
-      AND m.next_call_time <= $5
-      AND (m.next_call_time > $4 OR m.id > $16)
+    FROM (
+      SELECT *
+      FROM (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= $4
+          AND m.next_call_time <= $5
+          AND m.next_call_time = $4
+          AND m.id > $16
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
+      UNION ALL
+      SELECT *
+      FROM (
+        SELECT m.id, m.next_call_time
+        FROM notify_msg m
+        WHERE
+          m.def_id = $2
+          AND $7 = 1
+          AND m.status = $3
+          AND ($9 IS NULL OR m.tag = $9)
+          AND ($10 IS NULL OR m.ordering_key = $10)
+          AND ($11 IS NULL OR m.dedupe_key = $11)
+          AND m.next_call_time >= $4
+          AND m.next_call_time <= $5
+          AND m.next_call_time > $4
+        ORDER BY m.next_call_time, m.id
+        LIMIT $6
+      )
+    ) AS m
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )
@@ -3807,10 +3958,11 @@ ON CONFLICT DO NOTHING;
 -- turn_switch
 UPDATE notify_switch SET
   paused = $2,
+  retries_paused = $5,
   who = $3,
   since = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   reason = $4
-WHERE paused <> $2;
+WHERE paused <> $2 OR (NOT paused AND retries_paused <> $5);
 
 -- audit
 SELECT

@@ -21,8 +21,7 @@ fn futures_of_channels_can_be_spawned() {
         never::<Mailer>().check().await.unwrap();
         Secrets::read(&never::<AnyNotice>(), Vec::new()).await.map(drop).unwrap();
         let (notice, references) = (never::<AnyNotice>(), BTreeMap::new());
-        let values =
-            Values::new(&notice, None, (&references, &never::<Secrets<'_>>())).await.unwrap_or_else(|_| never());
+        let values = Values::new(&notice, None, (&references, &never::<Secrets<'_>>())).unwrap_or_else(|_| never());
         never::<Template<Addresses>>().addresses("to", &values).await.map(drop).unwrap();
         never::<Template>().render("text", &values).await.map(drop).unwrap();
         never::<Template>().render_within(1, "text", &values).await.map(drop).unwrap();

@@ -169,7 +169,7 @@ fn sql_stands_in_the_crate_sql_and_nowhere_else_in_the_library() {
 #[test]
 fn only_the_dialect_files_differ_per_database() {
     // A statement for one database alone soon becomes a copy. The statements of adds, claims and settles, and the shortcuts, are
-    // written out where their whole form differs.
+    // written out where their whole form differs. Each database has a catalog of its own, which the last files read.
     let families = ["Kind::{", "Kind::Postgres", "Kind::Sqlite", "Kind::MySql"];
     let allowed = [
         "kind.rs",
@@ -183,6 +183,9 @@ fn only_the_dialect_files_differ_per_database() {
         "shortcuts/insert_bare.rs",
         "shortcuts/insert_known.rs",
         "shortcuts/settle_at_once.rs",
+        "examine/grants.rs",
+        "restore/mod.rs",
+        "restore/ids.rs",
     ];
     let found = sources().into_iter().filter(|(name, text)| {
         name.starts_with("crates/sql/src/")

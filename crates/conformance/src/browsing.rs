@@ -303,7 +303,7 @@ pub async fn a_notice_shows_its_retries_and_its_last_change(b: &dyn Backend) {
     let second = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
     assert_eq!(shown(id).await, (1, b.clock().now()));
     let mut killed = dead(&second, Some(ErrorClass::Busy));
-    killed.transition.failures = 2;
+    (killed.transition.failures, killed.transition.crashes) = (2, 0);
     b.clock().advance(SECOND);
     b.settle_one(killed).await;
     assert_eq!(shown(id).await, (1, b.clock().now()), "its last try led to no retry");

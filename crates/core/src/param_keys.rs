@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_under_the_same_id_is_told_from_a_changed_text() {
+    fn another_key_under_the_same_id_is_not_a_changed_text() {
         let Ciphertext { bytes, .. } = keys().encrypt(PARAM, OWNER).unwrap();
         let wrong = ParamKeys::new("one", key(2)).unwrap();
         let Err(CipherError::WrongKey { key: id, needed }) = wrong.decrypt("one", &bytes, OWNER) else {

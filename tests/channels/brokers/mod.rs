@@ -108,7 +108,7 @@ impl Sending {
     pub async fn add_numbered(&self, name: &str, first: u32, count: u32) -> Vec<i64> {
         let mut ids = Vec::new();
         for number in first..first + count {
-            ids.push(self.add(name, number.into()).await);
+            ids.push(self.add(name, number).await);
         }
         ids
     }
@@ -150,7 +150,7 @@ impl Sending {
 impl Sending {
     /// Adds notices of the definition `order`, and has the server close their connection with this last answer before it has confirmed one.
     pub async fn lose_no_try_where_a_message_closes_the_connection(&self, proxy: &Proxy, last: &'static [u8]) {
-        let first = self.add("order", 1.into()).await;
+        let first = self.add("order", 1).await;
         self.reaches(first, Status::Succeeded).await;
         // Twenty messages are on their way, and no confirmation comes back.
         proxy.set(Weather::Stall);

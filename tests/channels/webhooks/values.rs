@@ -68,8 +68,8 @@ async fn value_stays_in_its_segment_of_the_path() {
         for shop in ["..", "a/../admin", "..\\x", "a/.\t./admin", ".\n."] {
             let failed = sender.send(config.clone(), &json!({ "shop": shop, "id": 1, "x": 1 })).await;
             let (class, message) = failure(&failed);
-            let is_told = message.contains("a segment `.` or `..`");
-            assert_eq!((class, failed.status, is_told), ("invalid", Status::DeadLetter, true), "{shop}: {message}");
+            let is_named = message.contains("a segment `.` or `..`");
+            assert_eq!((class, failed.status, is_named), ("invalid", Status::DeadLetter, true), "{shop}: {message}");
         }
     }
     sender.close().await;

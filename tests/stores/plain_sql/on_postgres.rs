@@ -61,15 +61,15 @@ async fn parameter_may_be_text_json_or_jsonb() {
         INSERT INTO outbox VALUES ('{"z": 1, "a": 2}', '[1]');
         SELECT notify_add('sync', payload) FROM outbox;
         SELECT notify_add('sync', line) FROM outbox;"#;
-    db.shell().run(script.to_owned()).well();
+    db.shell().run(script).well();
     let params: Vec<_> = notices(&db).await.into_iter().map(|notice| notice.param).collect();
     let written = r#"{ "a":1.10, "a":2 }"#;
     let read = [written, written, written, r#"{"a": 2, "b": 100}"#, "7", "null", "null", "null", r#""text""#];
     assert_eq!(params, [&read[..], &[r#"{"a": 2, "z": 1}"#, "[1]"]].concat());
-    let refused = db.shell().run("SELECT notify_add('sync', 'no JSON');".to_owned());
+    let refused = db.shell().run("SELECT notify_add('sync', 'no JSON');");
     assert!(!refused.ok && refused.complaint.contains("invalid input syntax for type json"), "{refused:?}");
     let hint = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT notify_add('none', '1');";
-    assert!(db.shell().run(hint.to_owned()).complaint.contains("run it again"));
+    assert!(db.shell().run(hint).complaint.contains("run it again"));
     db.close().await;
 }
 

@@ -78,7 +78,7 @@ impl Counts for sqlx::MySql {
         let count = async |conn: &mut Self::Connection| texts!(conn, counters)[0].parse::<u64>().unwrap();
         let begin = count(conn).await;
         let beside = count(conn).await - begin;
-        texts!(conn, sql);
+        drop(texts!(conn, sql));
         count(conn).await - begin - 2 * beside
     }
 }

@@ -1,4 +1,4 @@
-//! The tags of a template and their tokens, as far as operators, brackets and operands must be told apart.
+//! The tags of a template and their tokens, as far as operators, brackets and operands differ in what they mean.
 
 /// A tag with an expression, or a statement.
 pub(super) struct Tag {
