@@ -5,8 +5,8 @@
 
 mod check;
 mod columns;
-#[cfg(feature = "toml")]
 mod family;
+#[cfg(feature = "toml")]
 mod from_toml;
 mod handler_config;
 mod in_force;

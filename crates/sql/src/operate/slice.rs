@@ -98,13 +98,23 @@ impl Slice {
     /// read all notices of that time from their begin, for each page.
     fn ids_in_order(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
         let (time, sorted) = (self.time, if newest_first { " DESC" } else { "" });
-        let (sign, bound) = if newest_first { ("<", kind.text_time("$5")) } else { (">", kind.text_time("$4")) };
-        let parts = [format!("{time} = {bound} AND m.id {sign} {id}"), format!("{time} {sign} {bound}")];
-        let part = |behind: String| {
+        let (from, until) = (kind.text_time("$4"), kind.text_time("$5"));
+        // Each search has one condition for each end: SQLite may take a weaker one for the index.
+        let parts = match newest_first {
+            true => [
+                format!("{time} = {until} AND m.id < {id} AND {from} <= {until}"),
+                format!("{time} >= {from} AND {time} < {until}"),
+            ],
+            false => [
+                format!("{time} = {from} AND m.id > {id} AND {from} <= {until}"),
+                format!("{time} > {from} AND {time} <= {until}"),
+            ],
+        };
+        let part = |place: String| {
             format!(
-                "SELECT m.id, {time} FROM {} WHERE {} AND {behind} ORDER BY {time}{sorted}, m.id{sorted} LIMIT {limit}",
+                "SELECT m.id, {time} FROM {} WHERE m.def_id = $2 AND {} AND {place} ORDER BY {time}{sorted}, m.id{sorted} LIMIT {limit}",
                 self.from(),
-                self.within(kind)
+                self.which
             )
         };
         format!(
