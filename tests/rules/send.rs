@@ -131,6 +131,7 @@ fn of_secrets() {
         notice.secret_for(&reference, "host").await.unwrap();
         let outbox: AnyOutbox = never();
         outbox.engine().secrets("sync", vec![reference], Destination::Unknown).await.unwrap();
+        outbox.engine().know_store().await.unwrap();
     });
 }
 
@@ -148,6 +149,7 @@ fn of_an_operator() {
         operator.list(&filter, None, 10).await.unwrap();
         operator.counts(&filter).await.unwrap();
         operator.pause_all("why").await.unwrap();
+        operator.pause_retries("why").await.unwrap();
         operator.resume_all().await.unwrap();
         operator.paused().await.unwrap();
         operator.circuits().await.unwrap();

@@ -134,7 +134,7 @@ fn each_feature() -> Result<StepResult> {
 }
 
 /// Runs the tests on the newest servers, in a process of its own, because an environment variable chooses the servers. An earlier part may have
-/// built this program anew, so its own file may be gone.
+/// built this program again, which replaces its file.
 fn newest() -> Result<StepResult> {
     let only = "postgres,pgbouncer,redis,redis_cluster";
     step::command(cargo(&["xtask", "test", "--only", only]).env(unstable::VARIABLE, "newest"))

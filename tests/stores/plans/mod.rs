@@ -4,7 +4,6 @@
 
 mod arguments;
 mod audit;
-mod instant;
 mod narrow;
 
 use arguments::{arguments, filled_in};
@@ -48,11 +47,8 @@ impl Access {
     /// What a statement may do.
     fn needed_by(statement: &str) -> &'static [Self] {
         match statement {
-            "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest" => {
-                &[Self::QueueSlice]
-            }
-            // The ids of two pages are sorted: `instant.rs` counts what is read.
-            "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice, Self::Id, Self::Sort],
+            "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest"
+            | "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice],
             "list_dead_newest" | "list_dead_oldest" | "count_dead" | "next_class" => &[Self::Class],
             "list_group_newest" | "list_group_oldest" | "count_group" => &[Self::Group],
             // The groups are sorted by their size, and each has an example.
@@ -73,6 +69,8 @@ impl Access {
             // Claimed notices are few, and so are groups.
             "claimed_by" | "retry_groups" => &[Self::Status, Self::Sort],
             "purge_definition" => &[Self::Definition],
+            // The greatest id is the last entry of the primary key, so it needs no condition.
+            "last_id" => &[Self::TransactionIntact],
             "purge_inbox" | "old_keys" => &[Self::FirstSeen, Self::Id],
             _ => &[Self::Id],
         }

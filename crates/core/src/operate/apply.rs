@@ -113,9 +113,7 @@ impl Operator {
 /// Returns a row to store, checked among the stored rows and those that the plan has listed, in which all edits are made.
 async fn checked(outbox: &AnyOutbox, new: NotifyDef, listed: &[NotifyDef]) -> Result<NotifyDef> {
     let rows = outbox.engine().stores().definitions.definitions().await?;
-    let followed = followed_among(&new, &after(&rows, listed, &[]))?;
-    outbox.engine().validate(&followed)?;
-    Ok(NotifyDef { target_of: followed.target_of, ..new })
+    outbox.engine().checked_among(new, &after(&rows, listed, &[]))
 }
 
 /// Checks what the edits of a plan would break in the targets of the edited rows, before the first one of them is made.

@@ -109,9 +109,8 @@ CREATE TABLE notify_msg (
     CONSTRAINT notify_msg_texts CHECK (octet_length(description) <= 65535)
 );
 
--- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row. The id sorts those
--- of one time, of which a list shows page by page.
-CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time, id);
+-- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row.
+CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time);
 
 -- Only one notice of a definition has a dedupe key, until its first claim or until it has ended.
 CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key)

@@ -38,14 +38,33 @@ pub(crate) async fn insert_many<DB: Dialect>(
         notice.check()?;
         check_skipped::<DB>(conn, notice)?;
     }
-    // A single notice has a statement that takes no JSON batch.
-    if let [notice] = notices {
-        match insert::<DB>(conn, notice, caller).await {
-            // Here the batch has the id of the definition.
-            Err(Error::NotInSnapshot { .. }) => {}
-            done => return Ok(vec![done?]),
-        }
+    match notices {
+        [notice] => Ok(vec![insert_one::<DB>(conn, notice, caller).await?]),
+        _ => insert_batch::<DB>(conn, notices, caller).await,
     }
+}
+
+/// Inserts one notice by the statement that takes no JSON, if the transaction sees its definition, else as a batch, which goes by the id of
+/// the definition.
+pub(crate) async fn insert_one<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+) -> Result<Inserted> {
+    match insert::<DB>(conn, notice, caller).await {
+        Err(Error::NotInSnapshot { .. }) => {
+            let mut inserted = insert_batch::<DB>(conn, std::slice::from_ref(notice), caller).await?;
+            inserted.pop().ok_or_else(|| failed::<DB>(DOING, lost_again()))
+        }
+        inserted => inserted,
+    }
+}
+
+async fn insert_batch<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notices: &[NewNotice],
+    caller: Caller<'_>,
+) -> Result<Vec<Inserted>> {
     caller.check::<DB>(conn)?;
     let names: BTreeSet<&str> = notices.iter().map(NewNotice::name).collect();
     let (mut ids, mut tables) = definition_ids::<DB>(conn, &Vec::from_iter(names.iter().copied()), caller).await?;

@@ -19,7 +19,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 
 use crate::ack::apply_ack;
-use crate::add::many::insert_many;
+use crate::add::many::{insert_many, insert_one};
 use crate::add::one::insert;
 use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
@@ -38,15 +38,7 @@ impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
                 self.seen_open();
                 inserted
             }
-            // Several go by the ids of their definitions, which may be newer than the snapshot of this transaction.
-            None => match insert::<DB>(conn, &notice, Caller::Ours(context)).await {
-                Err(Error::NotInSnapshot { .. }) => {
-                    let mut inserted =
-                        insert_many::<DB>(conn, std::slice::from_ref(&notice), Caller::Ours(context)).await?;
-                    inserted.pop().ok_or_else(|| failed::<DB>(DOING, one::lost_again()))?
-                }
-                inserted => inserted?,
-            },
+            None => insert_one::<DB>(conn, &notice, Caller::Ours(context)).await?,
         };
         Ok(self.remember(&notice, inserted))
     }

@@ -63,9 +63,9 @@ impl Kind {
         }
     }
 
-    /// The first rows `m` of a queue slice of history, and all rows of the same time as the last one, so that ids can sort them.
+    /// The first rows `m` of a queue slice, and all rows of the same time as the last one, so that ids can sort them.
     ///
-    /// On MySQL and SQLite each index entry ends with the id, and nothing needs sorting. On Postgres the id would make the indexes
+    /// On MySQL and SQLite each index entry ends with the id, and nothing needs sorting. On Postgres the id would make the index
     /// of history larger, and with old statistics the whole queue slice would be sorted for one page.
     pub(crate) fn first_by(self, rows: &str, order: &str, limit: &str) -> String {
         match self {

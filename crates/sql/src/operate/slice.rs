@@ -38,9 +38,6 @@ pub(super) struct Slice {
     by_index: String,
     /// True where ids find its notices: then no other column may be looked up in an index.
     by_id: bool,
-    /// True where the index has its notices by time, and those of one time by id. Of live ones, because an application chooses when they are
-    /// due, perhaps 50,000 at one instant; a step of a verb ends far fewer at one time.
-    in_order: bool,
     /// The condition on its notices.
     which: String,
     time: &'static str,
@@ -56,7 +53,6 @@ impl Slice {
             table: "notify_msg_history",
             by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
-            in_order: false,
             which: which.to_owned(),
             time: "m.finish_time",
             shown: "m.finish_time",
@@ -70,7 +66,6 @@ impl Slice {
             table: "notify_msg",
             by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
-            in_order: index == "notify_msg_due",
             which: which.to_owned(),
             time: "m.next_call_time",
             shown: DUE,
@@ -80,54 +75,15 @@ impl Slice {
 
     /// A page of at most `limit` notices: newest first before the position `$5` and `id`, or oldest first after `$4` and `id`.
     pub(super) fn page(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
-        match self.in_order {
-            true => self.lines_of(kind, &self.ids_in_order(kind, newest_first, id, limit), newest_first),
-            false => self.with_ties(kind, &Line::list(kind, self), newest_first, id, limit),
-        }
+        self.selected(kind, &Line::list(kind, self), newest_first, id, limit)
     }
 
     /// The ids of such a page.
     pub(super) fn page_of_ids(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
-        match self.in_order {
-            true => self.ids_in_order(kind, newest_first, id, limit),
-            false => self.with_ties(kind, "m.id AS notice_id", newest_first, id, limit),
-        }
+        self.selected(kind, "m.id AS notice_id", newest_first, id, limit)
     }
 
-    /// Two searches of the index: the notices that are left of the time of the position, and those behind that time. One search for both would
-    /// read all notices of that time from their begin, for each page.
-    fn ids_in_order(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
-        let (time, sorted) = (self.time, if newest_first { " DESC" } else { "" });
-        let (from, until) = (kind.text_time("$4"), kind.text_time("$5"));
-        // Each search has one condition for each end: SQLite may take a weaker one for the index.
-        let parts = match newest_first {
-            true => [
-                format!("{time} = {until} AND m.id < {id} AND {from} <= {until}"),
-                format!("{time} >= {from} AND {time} < {until}"),
-            ],
-            false => [
-                format!("{time} = {from} AND m.id > {id} AND {from} <= {until}"),
-                format!("{time} > {from} AND {time} <= {until}"),
-            ],
-        };
-        let part = |place: String| {
-            format!(
-                "SELECT m.id, {time} FROM {} WHERE m.def_id = $2 AND {} AND {place} ORDER BY {time}{sorted}, m.id{sorted} LIMIT {limit}",
-                self.from(),
-                self.which
-            )
-        };
-        format!(
-            "SELECT m.id AS notice_id
-             FROM ({}) AS m
-             ORDER BY {time}{sorted}, m.id{sorted}
-             LIMIT {limit}",
-            kind.one_of(parts.into_iter().map(part))
-        )
-    }
-
-    /// Reads all notices of the time of the last one, and sorts them.
-    fn with_ties(&self, kind: Kind, columns: &str, newest_first: bool, id: &str, limit: &str) -> String {
+    fn selected(&self, kind: Kind, columns: &str, newest_first: bool, id: &str, limit: &str) -> String {
         let time = self.time;
         let (order, behind) = match newest_first {
             true => (" DESC", format!("{time} < {} OR m.id < {id}", kind.text_time("$5"))),

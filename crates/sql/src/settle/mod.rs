@@ -93,12 +93,17 @@ async fn settle_once<DB: Dialect>(
     let mut changed = Vec::new();
     let unwritten = if keyed || matches!(way, Way::Steps { .. }) {
         let mut tx = conn.begin().await?;
-        let unwritten = write::<DB>(&mut tx, now, batch, way, &mut changed).await?;
-        // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
-        let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
-        unblock::<DB>(&mut tx, now, ended).await?;
-        tx.commit().await?;
-        unwritten
+        match write_and_unblock::<DB>(&mut tx, now, batch, way, &mut changed).await {
+            Ok(unwritten) => {
+                tx.commit().await?;
+                unwritten
+            }
+            Err(error) => {
+                // At once, not when the pool meets the connection again: the next try would wait for the locks of this one.
+                _ = tx.rollback().await;
+                return Err(error);
+            }
+        }
     } else {
         // A single statement is its own transaction.
         write::<DB>(&mut conn, now, batch, way, &mut changed).await?
@@ -122,6 +127,21 @@ async fn settle_once<DB: Dialect>(
     }
     conn.done();
     Ok(settled)
+}
+
+/// As [`write`], and lets the next notices of the ordering keys go. In one transaction: otherwise a process that dies in between leaves them
+/// blocked.
+async fn write_and_unblock<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    batch: &[Settle],
+    way: Way,
+    changed: &mut Vec<i64>,
+) -> sqlx::Result<Fences> {
+    let unwritten = write::<DB>(tx, now, batch, way, changed).await?;
+    let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
+    unblock::<DB>(tx, now, ended).await?;
+    Ok(unwritten)
 }
 
 /// Writes the outcomes whose fence holds. Returns the fences of the others, and adds to `changed` which of these were decided by rows of
