@@ -2447,44 +2447,15 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM (
-  SELECT m.id AS notice_id
-  FROM (
-    SELECT *
-    FROM (
-      SELECT m.id, m.next_call_time
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND m.status = $3
-        AND m.next_call_time >= $4
-        AND m.next_call_time <= $5
-        AND m.next_call_time = $5
-        AND m.id < $6
-      ORDER BY m.next_call_time DESC, m.id DESC
-      LIMIT $7
-    )
-    UNION ALL
-    SELECT *
-    FROM (
-      SELECT m.id, m.next_call_time
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND m.status = $3
-        AND m.next_call_time >= $4
-        AND m.next_call_time <= $5
-        AND m.next_call_time < $5
-      ORDER BY m.next_call_time DESC, m.id DESC
-      LIMIT $7
-    )
-  ) AS m
-  ORDER BY m.next_call_time DESC, m.id DESC
-  LIMIT $7
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true
-ORDER BY m.next_call_time DESC, m.id DESC;
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time >= $4
+  AND m.next_call_time <= $5
+  AND (m.next_call_time < $5 OR m.id < $6)
+ORDER BY m.next_call_time DESC, m.id DESC
+LIMIT $7;
 
 -- list_live_oldest
 SELECT
@@ -2506,44 +2477,15 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM (
-  SELECT m.id AS notice_id
-  FROM (
-    SELECT *
-    FROM (
-      SELECT m.id, m.next_call_time
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND m.status = $3
-        AND m.next_call_time >= $4
-        AND m.next_call_time <= $5
-        AND m.next_call_time = $4
-        AND m.id > $6
-      ORDER BY m.next_call_time, m.id
-      LIMIT $7
-    )
-    UNION ALL
-    SELECT *
-    FROM (
-      SELECT m.id, m.next_call_time
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND m.status = $3
-        AND m.next_call_time >= $4
-        AND m.next_call_time <= $5
-        AND m.next_call_time > $4
-      ORDER BY m.next_call_time, m.id
-      LIMIT $7
-    )
-  ) AS m
-  ORDER BY m.next_call_time, m.id
-  LIMIT $7
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true
-ORDER BY m.next_call_time, m.id;
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time >= $4
+  AND m.next_call_time <= $5
+  AND (m.next_call_time > $4 OR m.id > $6)
+ORDER BY m.next_call_time, m.id
+LIMIT $7;
 
 -- count_ended
 SELECT count(*)
@@ -3039,44 +2981,17 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT *
-      FROM (
-        SELECT m.id, m.next_call_time
-        FROM notify_msg m
-        WHERE
-          m.def_id = $2
-          AND $7 = 1
-          AND m.status = $3
-          AND ($9 IS NULL OR m.tag = $9)
-          AND ($10 IS NULL OR m.ordering_key = $10)
-          AND ($11 IS NULL OR m.dedupe_key = $11)
-          AND m.next_call_time >= $4
-          AND m.next_call_time <= $5
-          AND m.next_call_time = $5
-          AND m.id < $16
-        ORDER BY m.next_call_time DESC, m.id DESC
-        LIMIT $6
-      )
-      UNION ALL
-      SELECT *
-      FROM (
-        SELECT m.id, m.next_call_time
-        FROM notify_msg m
-        WHERE
-          m.def_id = $2
-          AND $7 = 1
-          AND m.status = $3
-          AND ($9 IS NULL OR m.tag = $9)
-          AND ($10 IS NULL OR m.ordering_key = $10)
-          AND ($11 IS NULL OR m.dedupe_key = $11)
-          AND m.next_call_time >= $4
-          AND m.next_call_time <= $5
-          AND m.next_call_time < $5
-        ORDER BY m.next_call_time DESC, m.id DESC
-        LIMIT $6
-      )
-    ) AS m
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3166,44 +3081,17 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT *
-      FROM (
-        SELECT m.id, m.next_call_time
-        FROM notify_msg m
-        WHERE
-          m.def_id = $2
-          AND $7 = 1
-          AND m.status = $3
-          AND ($9 IS NULL OR m.tag = $9)
-          AND ($10 IS NULL OR m.ordering_key = $10)
-          AND ($11 IS NULL OR m.dedupe_key = $11)
-          AND m.next_call_time >= $4
-          AND m.next_call_time <= $5
-          AND m.next_call_time = $4
-          AND m.id > $16
-        ORDER BY m.next_call_time, m.id
-        LIMIT $6
-      )
-      UNION ALL
-      SELECT *
-      FROM (
-        SELECT m.id, m.next_call_time
-        FROM notify_msg m
-        WHERE
-          m.def_id = $2
-          AND $7 = 1
-          AND m.status = $3
-          AND ($9 IS NULL OR m.tag = $9)
-          AND ($10 IS NULL OR m.ordering_key = $10)
-          AND ($11 IS NULL OR m.dedupe_key = $11)
-          AND m.next_call_time >= $4
-          AND m.next_call_time <= $5
-          AND m.next_call_time > $4
-        ORDER BY m.next_call_time, m.id
-        LIMIT $6
-      )
-    ) AS m
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )

@@ -78,7 +78,8 @@ fn start(shop: &ShopArguments, stdin: Stdio) -> Result<Child> {
 /// Kills the shop at the right moment: between two attempts, or during some.
 async fn kill(mut shop: Child, pool: &SqlitePool, while_sending: bool) -> Result<()> {
     let look = "SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 5),
-                       count(*) FILTER (WHERE status = 2) FROM notify_msg";
+                       count(*) FILTER (WHERE status = 2)
+                FROM notify_msg JOIN orders ON notice_id = notify_msg.id";
     loop {
         ensure!(shop.try_wait()?.is_none(), "shop-1 ended by itself");
         // While this process holds the write lock, no sweeper claims or settles, so nothing changes between the look and

@@ -150,6 +150,7 @@ fn of_an_operator() {
         operator.counts(&filter).await.unwrap();
         operator.pause_all("why").await.unwrap();
         operator.pause_retries("why").await.unwrap();
+        operator.is_on_last_try(7).await.unwrap();
         operator.resume_all().await.unwrap();
         operator.paused().await.unwrap();
         operator.circuits().await.unwrap();

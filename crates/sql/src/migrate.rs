@@ -109,8 +109,8 @@ async fn apply<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
             tracing::info!(version, name, "migrated the notice tables");
         }
     }
-    // Only where this run had nothing to migrate: a migration that needs an object creates it.
-    if stored < newest::<DB>() {
+    // Only where there was nothing to migrate: a migration that needs an object creates it. A newer release has objects of its own.
+    if stored != newest::<DB>() {
         return Ok(());
     }
     let lost = restore::find::<DB>(conn, stored).await?;
