@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION notify_add(
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    definition bigint;
+    definition integer;
     encrypts   boolean;
     key        text := coalesce(notify_add.unique_until_claimed, notify_add.unique_until_ended);
     added      bigint;

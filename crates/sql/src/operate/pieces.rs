@@ -65,7 +65,7 @@ impl Kind {
 
     /// The first rows `m` of a queue slice, and all rows of the same time as the last one, so that ids can sort them.
     ///
-    /// On MySQL and SQLite each index entry ends with the id, and nothing needs sorting. On Postgres the id would make the index
+    /// On MySQL and SQLite each index entry ends with the id, and nothing needs sorting. On Postgres the id would make the indexes
     /// of history larger, and with old statistics the whole queue slice would be sorted for one page.
     pub(crate) fn first_by(self, rows: &str, order: &str, limit: &str) -> String {
         match self {
@@ -74,6 +74,31 @@ impl Kind {
             }
             MySql | Sqlite => rows.to_owned(),
         }
+    }
+
+    /// The first rows `m` beyond a time and id, in the order of an index on both.
+    pub(crate) fn first_beyond(self, rows: &str, time: &str, beyond: &str, place: [&str; 2], limit: &str) -> String {
+        let [at, id] = place;
+        match self {
+            Postgres => format!("{rows} AND ({time}, {}) {beyond} ({at}, {id})", self.indexed_id()),
+            // MySQL searches no index for a pair, but finds the two ranges.
+            MySql => format!("{rows} AND ({time} {beyond} {at} OR {time} = {at} AND m.id {beyond} {id})"),
+            // SQLite searches for a pair by its first value alone. It merges two searches in the order of the index.
+            Sqlite => {
+                let (sorted, column) = (if beyond == "<" { " DESC" } else { "" }, time.trim_start_matches("m."));
+                format!(
+                    "FROM (SELECT m.* {rows} AND {time} = {at} AND m.id {beyond} {id}
+                           UNION ALL
+                           SELECT m.* {rows} AND {time} {beyond} {at}
+                           ORDER BY {column}{sorted}, id{sorted} LIMIT {limit}) AS m"
+                )
+            }
+        }
+    }
+
+    /// The id as the index of due notices has it.
+    pub(crate) fn indexed_id(self) -> &'static str {
+        if self == Postgres { "m.id + 0" } else { "m.id" }
     }
 
     /// The rows of several parts of a statement, of which only one runs. SQLite takes no parentheses around a part.

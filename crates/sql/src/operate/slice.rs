@@ -38,6 +38,9 @@ pub(super) struct Slice {
     by_index: String,
     /// True where ids find its notices: then no other column may be looked up in an index.
     by_id: bool,
+    /// True where the index has the notices of one time in the order of their ids on each database. An application chooses when live
+    /// notices are due, perhaps thousands at one time; few end at one time.
+    has_ids: bool,
     /// The condition on its notices.
     which: String,
     time: &'static str,
@@ -53,6 +56,7 @@ impl Slice {
             table: "notify_msg_history",
             by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
+            has_ids: false,
             which: which.to_owned(),
             time: "m.finish_time",
             shown: "m.finish_time",
@@ -66,6 +70,7 @@ impl Slice {
             table: "notify_msg",
             by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
+            has_ids: index == "notify_msg_due",
             which: which.to_owned(),
             time: "m.next_call_time",
             shown: DUE,
@@ -84,18 +89,29 @@ impl Slice {
     }
 
     fn selected(&self, kind: Kind, columns: &str, newest_first: bool, id: &str, limit: &str) -> String {
-        let time = self.time;
-        let (order, behind) = match newest_first {
-            true => (" DESC", format!("{time} < {} OR m.id < {id}", kind.text_time("$5"))),
-            false => ("", format!("{time} > {} OR m.id > {id}", kind.text_time("$4"))),
+        let (time, from, until) = (self.time, kind.text_time("$4"), kind.text_time("$5"));
+        let (sorted, beyond, place, end) = match newest_first {
+            true => (" DESC", "<", &until, format!("{time} >= {from}")),
+            false => ("", ">", &from, format!("{time} <= {until}")),
         };
-        let rows = format!("FROM {} WHERE {} AND ({behind})", self.from(), self.within(kind));
+        let rows = match self.has_ids {
+            // Without the condition on the other end: SQLite would search by the weaker one.
+            true => {
+                let rows = format!("FROM {} WHERE {} AND {end}", self.from(), self.of_slice());
+                kind.first_beyond(&rows, time, beyond, [place, id], limit)
+            }
+            false => {
+                let behind = format!("({time} {beyond} {place} OR m.id {beyond} {id})");
+                let rows = format!("FROM {} WHERE {} AND {behind}", self.from(), self.within(kind));
+                kind.first_by(&rows, &format!("{time}{sorted}"), limit)
+            }
+        };
+        let own_id = if self.has_ids { kind.indexed_id() } else { "m.id" };
         format!(
             "SELECT {columns}
-             {first}
-             ORDER BY {time}{order}, m.id{order}
-             LIMIT {limit}",
-            first = kind.first_by(&rows, &format!("{time}{order}"), limit),
+             {rows}
+             ORDER BY {time}{sorted}, {own_id}{sorted}
+             LIMIT {limit}"
         )
     }
 
@@ -120,17 +136,14 @@ impl Slice {
         format!("{} m{}", self.table, self.by_index)
     }
 
+    fn of_slice(&self) -> String {
+        let owner = if self.by_id { "m.def_id + 0" } else { "m.def_id" };
+        format!("{owner} = $2 AND {}", self.which)
+    }
+
     fn within(&self, kind: Kind) -> String {
-        let (owner, time) = match self.by_id {
-            true => ("m.def_id + 0", kind.time_without_index(self.time)),
-            false => ("m.def_id", self.time.to_owned()),
-        };
-        format!(
-            "{owner} = $2 AND {} AND {time} >= {} AND {time} <= {}",
-            self.which,
-            kind.text_time("$4"),
-            kind.text_time("$5"),
-        )
+        let time = if self.by_id { kind.time_without_index(self.time) } else { self.time.to_owned() };
+        format!("{} AND {time} >= {} AND {time} <= {}", self.of_slice(), kind.text_time("$4"), kind.text_time("$5"),)
     }
 }
 
