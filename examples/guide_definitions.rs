@@ -109,7 +109,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
 
     // [verbs]
     let alice = outbox.operator("alice");
-    println!("{}", alice.explain(id).await?); // why it is not sent yet: "the definition sync_order is switched off …"
+    println!("{}", alice.explain(id).await?); // why it is not sent yet: "the definition sync_order is paused …"
 
     let timeouts = Filter::dead_letters().definition("sync_order").class("timeout");
     let page = alice.list(&timeouts, None, 50).await?; // the latest first; `page.next` begins the next page

@@ -80,7 +80,7 @@ fn shape(schema: &Value, root: &Value) -> String {
             format!("object, each value: {}", shape(&schema["additionalProperties"], root))
         }
         Some(&word) => word.to_owned(),
-        None if schema.get("oneOf").or(schema.get("anyOf")).is_some() => "one of these".to_owned(),
+        None if schema.get("oneOf").or(schema.get("anyOf")).is_some() => "one of those below".to_owned(),
         None => "any JSON".to_owned(),
     }
 }
@@ -89,15 +89,15 @@ fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// Appends the rows of an object's fields, and of the objects in them.
-fn rows(prefix: &str, schema: &Value, root: &Value, table: &mut String) {
+/// Appends the rows of an object's fields, and of the objects in them. `needed`: what is said of a field that the object must have.
+fn rows(prefix: &str, schema: &Value, root: &Value, needed: &str, table: &mut String) {
     let schema = present(schema, root);
     let empty = Map::new();
     let required = words(&schema["required"]);
     for (name, field) in schema.get("properties").and_then(Value::as_object).unwrap_or(&empty) {
         let path = format!("{prefix}{name}");
         let default = match field.get("default") {
-            Some(Value::Null) | None if required.contains(&name.as_str()) => "required".to_owned(),
+            Some(Value::Null) | None if required.contains(&name.as_str()) => needed.to_owned(),
             Some(Value::Null) | None => String::new(),
             Some(value) => format!("`{value}`"),
         };
@@ -107,17 +107,19 @@ fn rows(prefix: &str, schema: &Value, root: &Value, table: &mut String) {
         let text = text.unwrap_or_else(|| panic!("the field `{path}` has no documentation comment"));
         let _ = writeln!(table, "| `{path}` | {} | {default} | {} |", cell(&shape(field, root)), cell(text));
         let inner = present(field, root);
-        rows(&format!("{path}."), inner, root, table);
-        rows(&format!("{path}[]."), inner.get("items").unwrap_or(&Value::Null), root, table);
+        rows(&format!("{path}."), inner, root, REQUIRED, table);
+        rows(&format!("{path}[]."), inner.get("items").unwrap_or(&Value::Null), root, REQUIRED, table);
         for choice in ["oneOf", "anyOf"].iter().flat_map(|key| inner[*key].as_array().into_iter().flatten()) {
-            rows(&format!("{path}."), choice, root, table);
+            rows(&format!("{path}."), choice, root, "one of these", table);
         }
     }
 }
 
+const REQUIRED: &str = "required";
+
 fn table(schema: &Value) -> String {
     let mut table = "| field | shape | default | |\n|---|---|---|---|\n".to_owned();
-    rows("", schema, schema, &mut table);
+    rows("", schema, schema, REQUIRED, &mut table);
     table
 }
 

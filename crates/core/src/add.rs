@@ -212,7 +212,7 @@ impl NewNotice {
     /// dead letter whose reason begins with "expired", and raises the alerts of a dead letter. A retry that would be due later ends
     /// it at once. An attempt that began before goes on, and its success counts.
     ///
-    /// While its definition is switched off, or an earlier notice blocks its ordering key, it waits; it expires when it is its turn.
+    /// While its definition is paused, or an earlier notice blocks its ordering key, it waits; it expires when it is its turn.
     #[must_use]
     pub fn expires_at(mut self, time: DateTime<Utc>) -> Self {
         self.own.expires_at = Some(time);

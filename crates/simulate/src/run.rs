@@ -116,7 +116,7 @@ impl Slices {
 
 /// Simulates a valid scenario; ends after `most_attempts` attempts, even if notices are live.
 pub(super) fn run(policy: &Policy, scenario: &Scenario, most_attempts: u64) -> Report {
-    // A disabled definition accepts notices and sends none.
+    // A paused definition accepts notices and sends none.
     let free = if policy.enabled { scenario.nodes.saturating_mul(policy.max_concurrency) } else { 0 };
     let slices = Slices { first_sends: VecDeque::new(), retries: VecDeque::new(), free, retry_next: false };
     let mut run = Run {

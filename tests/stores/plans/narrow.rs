@@ -40,7 +40,7 @@ pub async fn bad_ways<DB: Plans>(conn: &mut DB::Connection, tables: &str) -> Vec
                 bad.push(format!("{name}, way {way}, {tables}: {index} is not used: {steps:?}"));
             }
             let strays = reads.iter().filter(|(access, step)| {
-                index_of(step).is_none() || matches!(access, Access::TransactionIntact | Access::Definition)
+                index_of(step).is_none() || matches!(access, Access::Whole | Access::Definition)
             });
             bad.extend(strays.map(|(_, step)| format!("{name}, way {way}, {tables}: {step}")));
             // Few found notices are sorted by time, on PostgreSQL then those of the same time by id. The page is sorted once more, on

@@ -60,7 +60,7 @@ pub async fn a_test_waits_while_its_definition_is_paused(b: &dyn Backend) {
     sweeper.idle().await;
     assert_eq!(record(b, test).await.status, Status::NotSent);
     let why = alice(b).explain(test).await.unwrap().to_string();
-    assert!(why.contains("switched off") && why.contains(TEST_TAG), "{why}");
+    assert!(why.contains("is paused") && why.contains(TEST_TAG), "{why}");
     update(b, "sync", |def| def.enabled(true)).await;
     reaches(b, test, Status::Succeeded).await;
     sweeper.shutdown().await;

@@ -142,7 +142,7 @@ pub struct Checks {
     /// The time between two checks.
     pub interval: Duration,
     /// For how long this node has made them without a break. `None`: it makes none now, for instance because the definition is
-    /// disabled; then it does not learn that the condition is over.
+    /// paused; then it does not learn that the condition is over.
     pub lasted: Option<Duration>,
 }
 

@@ -126,7 +126,7 @@ impl Operator {
                 "no living node sends them",
                 "the table [alerts] of `solid-notify serve`, or AlertChannels in the application",
             ),
-            false => ("notify.alert is not enabled", "solid-notify def resume notify.alert"),
+            false => ("notify.alert is paused", "solid-notify def resume notify.alert"),
         };
         let waiting = self.preview(&Filter::waiting().definition(ALERT_DEFINITION)).await?.total;
         let found = if waiting.count == 0 { why.to_owned() } else { format!("{why}, and {waiting} wait") };
@@ -150,23 +150,23 @@ impl Operator {
             row.taken.as_ref().and_then(|(counts, _)| counts.oldest_due).is_some_and(|due| now - due > LATE)
         });
         let states = self.outbox.definitions().await?;
-        let is_disabled = |name: &String| {
+        let is_paused = |name: &String| {
             states.iter().any(|state| state.row.name == *name && state.deleted().is_none() && !state.in_force().enabled)
         };
-        let (disabled, late): (Vec<String>, Vec<String>) = late.map(|row| row.definition).partition(is_disabled);
-        findings.extend(backlog(&late, &disabled));
+        let (paused, late): (Vec<String>, Vec<String>) = late.map(|row| row.definition).partition(is_paused);
+        findings.extend(backlog(&late, &paused));
         Ok(findings)
     }
 }
 
-/// Judges the definitions whose notices are late, and those of them that are disabled.
-fn backlog(late: &[String], disabled: &[String]) -> Vec<Finding> {
+/// Judges the definitions whose notices are late, and those of them that are paused.
+fn backlog(late: &[String], paused: &[String]) -> Vec<Finding> {
     let found = |names: &[String]| format!("due for more than {} min: {}", LATE.num_minutes(), names.join(", "));
     let mut findings = Vec::new();
-    if !disabled.is_empty() {
+    if !paused.is_empty() {
         findings.push(Finding::warning(
             "backlog",
-            format!("{}, not enabled", found(disabled)),
+            format!("{}, paused", found(paused)),
             "a person or a receiver paused these definitions, so their notices wait",
             "solid-notify audit --def NAME shows who did; solid-notify def resume NAME",
         ));
@@ -209,14 +209,14 @@ mod tests {
     use crate::finding::Severity;
 
     #[test]
-    fn backlog_of_a_disabled_definition_names_that_cause() {
+    fn backlog_of_a_paused_definition_names_that_cause() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let found = |late, disabled| -> Vec<(Severity, String)> {
-            let findings = backlog(&names(late), &names(disabled));
+        let found = |late, paused| -> Vec<(Severity, String)> {
+            let findings = backlog(&names(late), &names(paused));
             findings.into_iter().map(|finding| (finding.severity, finding.found)).collect()
         };
         assert_eq!(found(&[], &[]), [(Severity::Fine, "nothing has been due for long".to_owned())]);
-        let (a, b) = ("due for more than 5 min: a".to_owned(), "due for more than 5 min: b, c, not enabled".to_owned());
+        let (a, b) = ("due for more than 5 min: a".to_owned(), "due for more than 5 min: b, c, paused".to_owned());
         assert_eq!(found(&["a"], &[]), [(Severity::Warning, a.clone())]);
         assert_eq!(found(&["a"], &["b", "c"]), [(Severity::Warning, b), (Severity::Warning, a)]);
     }

@@ -46,7 +46,7 @@ pub enum Why {
     AllPaused(Paused),
     /// Its first attempt is over, and the switch pauses all retries.
     RetriesPaused(Paused),
-    /// Its definition is disabled.
+    /// Its definition is paused.
     Paused {
         /// The definition.
         definition: String,
@@ -301,7 +301,7 @@ impl fmt::Display for Why {
                 write!(f, "the definition {definition} is invalid: {}", problems.join("; "))
             }
             Self::AllPaused(paused) | Self::RetriesPaused(paused) => write!(f, "{paused}"),
-            Self::Paused { definition } => write!(f, "the definition {definition} is switched off (enabled = false)"),
+            Self::Paused { definition } => write!(f, "the definition {definition} is paused (enabled = false)"),
             Self::OutsideWindow { definition, until } => {
                 write!(f, "it is due, but the definition {definition} is outside of its window")?;
                 until.map_or(Ok(()), |until| write!(f, " until {}", rfc3339(until)))

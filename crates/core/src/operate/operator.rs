@@ -30,7 +30,7 @@ use crate::store::{DefinitionCounts, NODE_RUNS, PauseScope, Paused, QueueSlice, 
 /// # async fn example(outbox: solid_notify_core::AnyOutbox, id: i64) -> Result<(), Box<dyn std::error::Error>> {
 ///
 /// let alice = outbox.operator("alice");
-/// println!("{}", alice.explain(id).await?); // the definition sync_to_omp is switched off (enabled = false)
+/// println!("{}", alice.explain(id).await?); // the definition sync_to_omp is paused (enabled = false)
 /// assert_eq!(alice.cancel(id, "the order was deleted").await?, VerbResult::Applied);
 /// let page = alice.list(&Filter::cancelled(), None, 50).await?;
 /// assert_eq!(page.notices[0].end_reason.as_deref(), Some("the order was deleted"));
@@ -194,7 +194,7 @@ impl Operator {
 
     /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.
     /// Running attempts end and are settled. Expired leases and overdue acks wait as well, as in a definition that is
-    /// not enabled. Returns false if everything was paused already: operator, time and reason of that pause stay.
+    /// paused. Returns false if everything was paused already: operator, time and reason of that pause stay.
     /// It replaces a pause of retries.
     ///
     /// # Errors

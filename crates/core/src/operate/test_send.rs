@@ -13,7 +13,7 @@ impl Operator {
     /// id. The definition may be a target.
     ///
     /// The notice is sent by the rules of the definition: its handler, retries, limits, windows, acks, alerts, and targets, which get a
-    /// test, too. So it waits while the definition is switched off or everything is paused. Handlers see the mark
+    /// test, too. So it waits while the definition or everything is paused. Handlers see the mark
     /// (`Notice::is_test`), and channels show it to the receiver. Its tag is [`TEST_TAG`](crate::test_mark::TEST_TAG).
     ///
     /// ```

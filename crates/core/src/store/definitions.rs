@@ -62,7 +62,7 @@ pub enum Edit {
     Pause {
         /// The row as the sweeper saw it.
         seen: NotifyDef,
-        /// The row, disabled.
+        /// The row, paused.
         new: NotifyDef,
         /// What the receiver answered, for the audit.
         reason: String,

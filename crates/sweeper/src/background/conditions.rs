@@ -207,7 +207,7 @@ fn clock_alarm(worker: &Worker, clock_offset_ms: i64) -> Option<Alarm> {
 fn mention_waiting_alerts(alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
     let waits = match &alerts.readiness {
         _ if late < HANDLER_GRACE => return,
-        Readiness::Paused(_) => "it is not enabled",
+        Readiness::Paused(_) => "it is paused",
         Readiness::Invalid(_) => "its row is invalid",
         Readiness::Refused(..) => "its handler refuses its handler_config",
         Readiness::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",

@@ -230,7 +230,7 @@ fn report(definition: &Definition) {
     let name = &definition.row.name;
     match &definition.readiness {
         Readiness::Ready(_) => tracing::debug!(definition = %name, "sending"),
-        Readiness::Paused(_) => tracing::info!(definition = %name, "not enabled: its notices wait"),
+        Readiness::Paused(_) => tracing::info!(definition = %name, "paused: its notices wait"),
         Readiness::Invalid(problems) => {
             tracing::error!(definition = %name, %problems, "invalid definition: its notices wait until the row is corrected");
         }

@@ -35,7 +35,7 @@ pub(super) struct Look {
 pub(super) struct Line {
     #[serde(flatten)]
     pub(super) counts: DefinitionCounts,
-    /// Why nothing of it is sent: `disabled`, `invalid`, `refused` or `no handler`.
+    /// Why nothing of it is sent: `paused`, `invalid`, `refused` or `no handler`.
     pub(super) state: Option<&'static str>,
 }
 
@@ -119,7 +119,7 @@ fn age(age: Duration) -> String {
 
 fn obstacle(state: &DefinitionState, nodes: &[SeenNode]) -> Option<&'static str> {
     match () {
-        () if !state.in_force().enabled => Some("disabled"),
+        () if !state.in_force().enabled => Some("paused"),
         () if !state.problems.is_empty() => Some("invalid"),
         () if !state.refused_by.is_empty() => Some("refused"),
         () if !state.is_handled_by(nodes) => Some("no handler"),

@@ -197,7 +197,7 @@ mod tests {
 
     fn screen() -> Screen {
         let mut uncounted = line("new\u{1b}[2J", 0, 0, 0);
-        (uncounted.counts.taken, uncounted.state) = (None, Some("disabled"));
+        (uncounted.counts.taken, uncounted.state) = (None, Some("paused"));
         Screen::new(Look {
             store: "sqlite:shop.db".to_owned(),
             time: NOW,
@@ -246,7 +246,7 @@ mod tests {
             lines[0].starts_with("sqlite:shop.db  0 nodes, 0 open alerts, 901 live, 72 dead  00:00:00Z"),
             "{lines:#?}"
         );
-        assert!(lines[9].contains("2m 5s") && lines[12].contains("disabled"), "{lines:#?}");
+        assert!(lines[9].contains("2m 5s") && lines[12].contains("paused"), "{lines:#?}");
     }
 
     #[test]
