@@ -4,10 +4,12 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::value::RawValue;
-use solid_notify::{NewNotice, NotifyDef, Status};
+use solid_notify::{FirstAttempt, NewNotice, NotifyDef, Status};
 use solid_notify_conformance::Backend;
 use solid_notify_core::store::Edit;
-use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, refusal_of, update};
+use test_support::sending::{
+    Calls, PATIENCE, definition, edit_by_hand, eventually, reaches, record, refusal_of, update,
+};
 
 use super::targets::{Call, MINUTE, add, define, got, ids, off, order, sending, target};
 
@@ -154,4 +156,34 @@ pub async fn target_that_demands_encryption_is_owed_a_plaintext(b: &dyn Backend)
     assert_eq!(parent.end_reason.as_deref(), Some("passed on to 2 targets: mail, erp"));
     eventually("it gets what was owed", async || got(&calls, 1) == ["erp", "mail"]).await;
     sweeper.shutdown().await;
+}
+
+pub async fn first_attempt_names_the_targets_that_kept_earlier_notices(b: &dyn Backend) {
+    define(b, order().retry_interval("1h"), &[target("erp"), target("mail")]).await;
+    let (calls, fails) = (Calls::<Call>::default(), off());
+    fails.store(true, Ordering::SeqCst);
+    let sweeper = sending(b, &calls, &fails).start().await.unwrap();
+    let first = async |amount: i64| {
+        let order = NewNotice::new("order", serde_json::json!({ "amount": amount })).unwrap();
+        let added = b.add_new(order.unique_until_ended("order 7")).await;
+        (added.id(), added.first_attempt(PATIENCE).await)
+    };
+    let (id, told) = first(1).await;
+    assert_eq!(told, FirstAttempt::PassedOn("passed on to 2 targets: erp, mail".to_owned()));
+    assert_eq!(record(b, id).await.end_reason.as_deref(), Some("passed on to 2 targets: erp, mail"));
+    eventually("one of them waits for its retry", async || ids(b, "order/erp", Status::Failed).await.len() == 1).await;
+    eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 1).await;
+    let earlier = ids(b, "order/erp", Status::Failed).await[0];
+    let text = format!("passed on to the target mail; `erp` still has notice {earlier} of this dedupe key");
+    let (id, told) = first(2).await;
+    assert_eq!(told, FirstAttempt::PassedOn(text.clone()));
+    assert_eq!(record(b, id).await.end_reason, Some(text.clone()));
+    eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 2).await;
+    // Where nothing of it is kept, the producer gets the same.
+    update(b, "order", |def| def.keep_history("none")).await;
+    let (id, told) = first(3).await;
+    assert_eq!(told, FirstAttempt::PassedOn(text));
+    assert!(b.outbox().find(id).await.unwrap().is_none());
+    sweeper.shutdown().await;
+    assert_eq!((got(&calls, 2), got(&calls, 3)), (vec!["mail".to_owned()], vec!["mail".to_owned()]));
 }
