@@ -255,6 +255,8 @@ pub async fn notices_of_a_missing_row_wait_and_count_nothing(b: &dyn Backend) {
     gate.add_permits(1);
     let ended = reaches(b, under_way, Status::Failed).await;
     assert_eq!((ended.failures, ended.crashes), (1, 0), "it is judged by the row of its claim");
+    b.outbox().wake();
+    sweeper.idle().await;
     for _ in 0..5 {
         b.clock().advance(Duration::from_secs(3600));
         b.outbox().wake();

@@ -102,7 +102,7 @@ macro_rules! sending_suite {
             encryption: encrypted_parameter_is_on_no_way_out_to_people,
                 batch_handler_gets_decrypted_parameters_of_each_key,
                 node_without_the_cipher_leaves_the_definition_alone,
-                altered_or_moved_parameters_are_dead_letters,
+                altered_parameters_are_dead_letters_and_copied_ones_wait,
                 plaintext_of_before_is_sent_and_stays_out_of_texts,
                 nack_of_an_encrypted_parameter_keeps_no_text,
                 a_target_gets_an_encrypted_parameter_by_its_filter,
@@ -184,7 +184,8 @@ macro_rules! sending_suite {
                 filters_judge_values_as_they_are_written,
                 definition_of_invalid_targets_sends_nothing_itself,
                 target_that_demands_encryption_is_owed_a_plaintext,
-                first_attempt_names_the_targets_that_kept_earlier_notices;
+                first_attempt_names_the_targets_that_kept_earlier_notices,
+                encrypted_notices_of_a_moved_target_wait_for_its_return;
             costly: waiting_for_a_filter_ends_with_the_shutdown,
                 waiting_for_a_filter_ends_with_the_time_out,
                 few_notices_wait_for_a_filter,
