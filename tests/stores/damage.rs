@@ -81,7 +81,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
     }
     let claimed = claim(&db, def_id).await.unwrap();
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), [Settled::Stored; 2]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), vec![Settled::Stored; 2]);
     for id in [100, 200] {
         let record = db.outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.param.as_str()), (Status::Succeeded, "2"));

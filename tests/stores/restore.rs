@@ -154,7 +154,7 @@ async fn ids_that_would_be_given_twice_are_found_and_repaired<D: Database>() {
     let def_id = define(&db).await;
     let ids = [add(&db, "sync").await, add(&db, "sync").await, add(&db, "sync").await];
     let batch: Vec<_> = claim(&db, def_id).await.unwrap().iter().map(succeed).collect();
-    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), [Settled::Stored; 3]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), vec![Settled::Stored; 3]);
     // InnoDB takes the greatest id of the table, and SQLite does, too; here there is none.
     forget_ids(&db, "notify_msg").await;
     let found = of(&db, "ids").await;

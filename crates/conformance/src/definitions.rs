@@ -1,11 +1,15 @@
 //! Definitions: creating, changing and deleting them.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use solid_notify_core::outbox::Plan;
-use solid_notify_core::{Defined, Error, NewNotice, NotifyDef, Updated};
+use solid_notify_core::store::{Purge, Settled};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{Defined, Error, NewNotice, NotifyDef, Status, Updated};
 
-use super::Backend;
+use super::{Backend, fail, outcome, succeed};
 
 pub async fn a_definition_with_only_a_name_has_the_documented_defaults(b: &dyn Backend) {
     b.define(NotifyDef::new("sync")).await;
@@ -165,4 +169,38 @@ pub async fn the_code_wins_where_it_replaces_a_definition(b: &dyn Backend) {
     let acts: Vec<String> =
         b.outbox().operator("alice").versions("sync").await.unwrap().into_iter().map(|it| it.act).collect();
     assert_eq!(acts, ["edited", "edited", "created"], "each is a version");
+}
+
+/// Its row was deleted by hand, beneath live notices.
+pub async fn notices_of_a_missing_definition_stay_and_count_nothing(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let ids = [b.add_to("sync").await, b.add_to("sync").await, b.add_to("sync").await, b.add_to("sync").await];
+    let claimed = b.claim_slice(def_id, Status::NotSent, 3).await;
+    assert_eq!(b.settle_one(fail(&claimed[0], Duration::from_secs(60))).await, Settled::Stored);
+    b.delete_by_hand(def_id).await;
+    // An attempt that was under way hands its notice back, and the process of another one dies.
+    let handed_back = Next::Wait { status: Status::NotSent, after: Duration::ZERO };
+    assert_eq!(b.settle_one(outcome(&claimed[1], handed_back)).await, Settled::Stored);
+    let day = Duration::from_secs(86_400);
+    b.clock().advance(10 * day);
+    let purges = [
+        Purge::Definition { def_id, older_than: day },
+        Purge::Orphans { limit: 100 },
+        Purge::History { def_id, status: Status::Succeeded, older_than: day, limit: 100 },
+    ];
+    for purge in purges {
+        assert!(b.purge(&purge).await.is_empty(), "{purge:?}");
+    }
+    b.stores().send.due(true).await.unwrap();
+    let mut found = Vec::new();
+    for id in ids {
+        let record = b.record(id).await;
+        found.push((record.status, record.fence, record.failures, record.crashes));
+    }
+    let expected =
+        [(Status::Failed, 1, 1, 0), (Status::NotSent, 1, 0, 0), (Status::Sending, 1, 0, 0), (Status::NotSent, 0, 0, 0)];
+    assert_eq!(found, expected);
+    // What was being sent may still end.
+    assert_eq!(b.settle_one(succeed(&claimed[2])).await, Settled::Stored);
+    assert_eq!(b.record(ids[2]).await.status, Status::Succeeded);
 }

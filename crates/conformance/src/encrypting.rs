@@ -198,7 +198,9 @@ pub async fn the_limit_of_a_parameter_counts_what_was_given(b: &dyn Backend) {
     is_stored_encrypted(b, b.add_new(limited(length)).await.id()).await;
     let error = b.add(limited(length - 1)).await.unwrap_err();
     assert!(error.to_string().contains(&format!("has {length} bytes")), "{error}");
-    let marked = NewNotice::new("sync", serde_json::json!({ "$encrypted": "shift", "ciphertext": "" })).unwrap();
+    let marked =
+        NewNotice::new("sync", serde_json::json!({ "$encrypted": "shift", "ciphertext": "", "definition": 1 }))
+            .unwrap();
     let error = b.add(marked).await.unwrap_err();
     assert!(matches!(error, Error::InvalidNotice { .. }) && error.to_string().contains("$encrypted"), "{error}");
 }

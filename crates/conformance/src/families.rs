@@ -17,11 +17,11 @@ pub async fn target_that_is_owed_a_notice_gets_it_last(b: &dyn Backend) {
     let part = PassOn { owed: vec![defs.erp], ..defs.part_of(&claimed, 10) };
     for _ in 0..2 {
         let passed = b.stores().send.pass_on(&part).await.unwrap();
-        assert_eq!(passed, PassedOn::Part { targets: vec![defs.mail, defs.erp], done: 1 });
+        assert_eq!(passed, PassedOn::Part { targets: vec![defs.mail, defs.erp], done: 1, kept: Vec::new() });
     }
     assert_eq!(defs.counts(b).await, (0, 1), "the other one has it once");
     let passed = b.stores().send.pass_on(&defs.part_of(&claimed, 10)).await.unwrap();
-    assert_eq!(passed, PassedOn::Part { targets: vec![defs.mail, defs.erp], done: 2 });
+    assert_eq!(passed, PassedOn::Part { targets: vec![defs.mail, defs.erp], done: 2, kept: Vec::new() });
     assert_eq!(defs.counts(b).await, (1, 0));
 }
 
@@ -103,4 +103,46 @@ pub async fn edit_that_breaks_a_target_is_refused_and_names_it(b: &dyn Backend) 
     refused(alice.edit_definition(&erp, moved).await.map(drop), "are encrypted for the definition \"order\"");
     let nested = order.clone().target_of(other.id);
     refused(alice.edit_definition(&order, nested).await.map(drop), "definition \"order\" is invalid");
+    assert!(b.definition("order").await.encrypt_param, "nothing was stored");
+    assert_eq!(b.definition("order/erp").await.target_of, Some(order.id));
+    // What is there already is compared and not edited, so it breaks nothing. What would be created is checked.
+    b.outbox().define_if_missing(NotifyDef::new("order")).await.unwrap();
+    let secret = NotifyDef::target("other", "secret").encrypt_param(true);
+    refused(b.outbox().define_if_missing(secret).await.map(drop), "encrypt_param");
+    assert!(b.outbox().definitions().await.unwrap().iter().all(|state| state.row.name != "other/secret"));
+    // Each of these edits alone would break the other row, or be broken by it. In one list they hold together.
+    let applied = b.outbox().apply(listed(false)).await.unwrap();
+    assert_eq!((applied.changed.len(), applied.conflicts.len()), (2, 0));
+    let both = ["order", "order/erp"].map(|name| NotifyDef::new(name).encrypt_param(true));
+    let applied = b.outbox().apply(Definitions::of(both.map(as_listed)).unwrap()).await.unwrap();
+    assert_eq!((applied.changed.len(), applied.conflicts.len()), (2, 0));
+    assert!(b.definition("order").await.encrypt_param && b.definition("order/erp").await.encrypt_param);
+}
+
+/// A row of a list, in which a target names its definition.
+fn as_listed(row: NotifyDef) -> NotifyDef {
+    match row.name.clone().split_once('/') {
+        Some((of, target)) => NotifyDef::target(of, target).encrypt_param(row.encrypt_param),
+        None => row,
+    }
+}
+
+pub async fn rollback_that_breaks_a_target_is_refused(b: &dyn Backend) {
+    let id = b.define(NotifyDef::new("order")).await;
+    let alice = b.outbox().operator("alice");
+    let plain = b.definition("order").await;
+    let Updated::Stored(order) = alice.edit_definition(&plain, plain.clone().encrypt_param(true)).await.unwrap() else {
+        panic!("it is edited")
+    };
+    b.define(NotifyDef::target("order", "erp").encrypt_param(true)).await;
+    let versions = async || alice.versions(id).await.unwrap().len();
+    let before = versions().await;
+    let error = alice.roll_back(&order, 1).await.expect_err("the rollback is refused").to_string();
+    assert!(error.contains("its target \"order/erp\" would be invalid: encrypt_param"), "{error}");
+    assert_eq!((b.definition("order").await, versions().await), (order.clone(), before), "nothing was stored");
+    // Without the demand of its target it is possible.
+    let erp = b.definition("order/erp").await;
+    assert!(matches!(alice.edit_definition(&erp, erp.clone().encrypt_param(false)).await.unwrap(), Updated::Stored(_)));
+    assert!(matches!(alice.roll_back(&order, 1).await.unwrap(), Updated::Stored(_)));
+    assert!(!b.definition("order").await.encrypt_param);
 }

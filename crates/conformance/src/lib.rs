@@ -22,6 +22,7 @@ pub mod families;
 pub mod filtering;
 pub mod grouping;
 pub mod inbox;
+pub mod kept_notices;
 pub mod keys;
 pub mod leases;
 pub mod limiting;
@@ -89,6 +90,7 @@ macro_rules! suite {
                 a_name_that_is_taken_cannot_be_given_twice,
                 a_deleted_definition_takes_no_notices_and_frees_its_name,
                 an_invalid_definition_is_refused_with_every_wrong_column,
+                notices_of_a_missing_definition_stay_and_count_nothing,
                 of_many_who_define_at_once_one_creates;
             applying: a_plan_shows_each_change_and_applying_it_makes_them,
                 applying_what_is_stored_writes_nothing,
@@ -193,10 +195,15 @@ macro_rules! suite {
                 a_definition_is_purged_after_its_targets,
                 a_target_is_stored_with_the_id_of_its_definition,
                 a_list_of_definitions_has_targets;
+            kept_notices: record_says_which_target_kept_its_earlier_notice,
+                kept_notices_are_returned_where_no_record_is_kept,
+                key_that_a_target_gave_back_is_passed_on_again,
+                parts_say_which_targets_kept_their_earlier_notices;
             families: target_that_is_owed_a_notice_gets_it_last,
                 outcome_that_other_targets_decided_is_not_stored,
                 refusal_by_an_edited_filter_is_not_stored,
-                edit_that_breaks_a_target_is_refused_and_names_it;
+                edit_that_breaks_a_target_is_refused_and_names_it,
+                rollback_that_breaks_a_target_is_refused;
             acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
                 an_ack_can_be_awaited_for_ever,
                 an_ack_ends_a_notice_in_every_live_state,

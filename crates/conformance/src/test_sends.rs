@@ -3,7 +3,7 @@
 
 use solid_notify_core::notice::Status;
 use solid_notify_core::operate::AuditFilter;
-use solid_notify_core::store::{Settle, Settled};
+use solid_notify_core::store::{NamedTarget, Settle, Settled};
 use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ALERT_DEFINITION, Error, Filter, NewNotice, NotifyDef, PURGE_DEFINITION};
@@ -38,7 +38,8 @@ pub async fn a_test_is_passed_on_to_targets_as_a_test(b: &dyn Backend) {
     let target = b.define(NotifyDef::target("order", "erp")).await;
     let id = b.alice().test_send("order", 7).await.unwrap();
     let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
-    let passed_on = Settle { pass_to: vec![target], ..outcome(&b.claim_one(def_id).await, next) };
+    let passed_on =
+        Settle { pass_to: vec![NamedTarget::new(target, "erp")], ..outcome(&b.claim_one(def_id).await, next) };
     assert_eq!(b.settle_one(passed_on).await, Settled::Stored);
     let of_target = b.claim_one(target).await;
     assert_eq!(of_target.tag.as_deref(), Some(TEST_TAG));

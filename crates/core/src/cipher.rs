@@ -53,7 +53,7 @@ pub trait ParamCipher: Send + Sync {
     /// Decrypts what [`Self::encrypt`] returned with this key for this `owner`.
     ///
     /// # Errors
-    /// [`CipherError::UnknownKey`], [`CipherError::WrongKey`] and [`CipherError::Unavailable`] let the notice wait. [`CipherError::Altered`] makes it a dead letter.
+    /// [`CipherError::Altered`] makes the notice a dead letter. All others let it wait.
     fn decrypt(&self, key: &str, bytes: &[u8], owner: &[u8]) -> Result<Vec<u8>, CipherError>;
 
     /// Returns the ids of the keys by which it decrypts, and the names by which [`CipherError::WrongKey`] calls them. Each node reports them, so that no alert is raised about a parameter that another
@@ -94,10 +94,15 @@ pub enum CipherError {
         /// The needed key, as [`ParamCipher::keys`] of a process that has it names it.
         needed: String,
     },
-    /// The stored text was changed, or belongs to another definition.
-    #[error(
-        "it is not what was encrypted for this definition: the stored text was changed, or copied from another definition"
-    )]
+    /// The stored text says that it was encrypted for another definition. That is so after a target has got another definition by `target_of`,
+    /// and where a text was copied.
+    #[error("it is encrypted for the definition with the id {definition}, not for this one")]
+    OtherDefinition {
+        /// The id of that definition.
+        definition: i64,
+    },
+    /// The stored text was changed.
+    #[error("it is not what was encrypted for this definition: the stored text was changed")]
     Altered,
     /// The cipher cannot work now, for this reason.
     #[error("the cipher does not work: {0}")]
@@ -109,13 +114,16 @@ fn listed(known: &[String]) -> String {
     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }
 
-/// The text that is stored instead of a parameter. The mark is also the first member where a database sorts members.
+/// The text that is stored instead of a parameter. The mark is also the first member where a database sorts members, by their length or by
+/// their letters.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
     #[serde(rename = "$encrypted")]
     key: String,
     ciphertext: String,
+    /// The id of the definition for which it is encrypted. The cipher authenticates it.
+    definition: i64,
 }
 
 /// Returns whether a stored parameter is an encrypted one.
@@ -126,16 +134,23 @@ pub fn is_encrypted(param: &str) -> bool {
 /// Returns the text to store instead of a parameter of this definition.
 pub(crate) fn encrypt(cipher: &dyn ParamCipher, def_id: i64, param: &str) -> Result<String, CipherError> {
     let Ciphertext { key, bytes } = cipher.encrypt(param.as_bytes(), owner(def_id).as_bytes())?;
-    let envelope = Envelope { key, ciphertext: STANDARD.encode(bytes) };
+    let envelope = Envelope { key, ciphertext: STANDARD.encode(bytes), definition: def_id };
     serde_json::to_string(&envelope).map_err(|error| CipherError::Unavailable(error.to_string()))
 }
 
-/// Returns the parameter of a stored text for which [`is_encrypted`] is true.
-pub(crate) fn decrypt(cipher: Option<&dyn ParamCipher>, def_id: i64, stored: &str) -> Result<String, CipherError> {
-    let Envelope { key, ciphertext } = serde_json::from_str(stored).map_err(|_| CipherError::Altered)?;
+/// Returns the parameter of a stored text for which [`is_encrypted`] is true. `owners`: the definitions for which it may be encrypted.
+pub(crate) fn decrypt(
+    cipher: Option<&dyn ParamCipher>,
+    owners: impl IntoIterator<Item = i64>,
+    stored: &str,
+) -> Result<String, CipherError> {
+    let Envelope { key, ciphertext, definition } = serde_json::from_str(stored).map_err(|_| CipherError::Altered)?;
+    if !owners.into_iter().any(|owner| owner == definition) {
+        return Err(CipherError::OtherDefinition { definition });
+    }
     let bytes = STANDARD.decode(ciphertext).map_err(|_| CipherError::Altered)?;
     let Some(cipher) = cipher else { return Err(CipherError::UnknownKey { key, known: Vec::new() }) };
-    let param = cipher.decrypt(&key, &bytes, owner(def_id).as_bytes())?;
+    let param = cipher.decrypt(&key, &bytes, owner(definition).as_bytes())?;
     String::from_utf8(param).map_err(|_| CipherError::Altered)
 }
 
@@ -168,8 +183,12 @@ mod tests {
         let stored = encrypt(&Toy, 7, r#"{"card":"4111"}"#).unwrap();
         assert!(stored.starts_with(r#"{"$encrypted":"toy \"1\"","ciphertext":""#) && is_encrypted(&stored), "{stored}");
         assert!(serde_json::from_str::<serde_json::Value>(&stored).is_ok() && !stored.contains("4111"));
-        assert_eq!(decrypt(Some(&Toy), 7, &stored).unwrap(), r#"{"card":"4111"}"#);
-        assert_eq!(decrypt(Some(&Toy), 8, &stored), Err(CipherError::Altered));
+        for owners in [vec![7], vec![8, 7]] {
+            assert_eq!(decrypt(Some(&Toy), owners, &stored).unwrap(), r#"{"card":"4111"}"#);
+        }
+        assert_eq!(decrypt(Some(&Toy), [8, 9], &stored), Err(CipherError::OtherDefinition { definition: 7 }));
+        let forged = stored.replace("\"definition\":7", "\"definition\":8");
+        assert_eq!(decrypt(Some(&Toy), [8], &forged), Err(CipherError::Altered));
     }
 
     #[test]
@@ -184,19 +203,20 @@ mod tests {
     fn text_that_is_no_envelope_is_altered() {
         for stored in [
             r#"{"$encrypted":"1"}"#,
-            r#"{"$encrypted":"1","ciphertext":"%"}"#,
-            r#"{"$encrypted":"1","ciphertext":"","more":1}"#,
-            r#"{"$encrypted":1,"ciphertext":""}"#,
+            r#"{"$encrypted":"1","ciphertext":""}"#,
+            r#"{"$encrypted":"1","ciphertext":"%","definition":7}"#,
+            r#"{"$encrypted":"1","ciphertext":"","definition":7,"more":1}"#,
+            r#"{"$encrypted":1,"ciphertext":"","definition":7}"#,
         ] {
             assert!(is_encrypted(stored));
-            assert_eq!(decrypt(Some(&Toy), 7, stored), Err(CipherError::Altered), "{stored}");
+            assert_eq!(decrypt(Some(&Toy), [7], stored), Err(CipherError::Altered), "{stored}");
         }
     }
 
     #[test]
     fn without_a_cipher_the_error_names_the_key() {
         let stored = encrypt(&Toy, 7, "1").unwrap();
-        let error = decrypt(None, 7, &stored).unwrap_err().to_string();
+        let error = decrypt(None, [7], &stored).unwrap_err().to_string();
         assert_eq!(error, r#"it is encrypted with the key "toy \"1\"", which this process does not have; it has none"#);
     }
 }

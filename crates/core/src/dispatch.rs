@@ -56,6 +56,9 @@ impl Receipt {
 pub enum FirstAttempt {
     /// The handler delivered it (or skipped it on purpose), and that is stored.
     Succeeded,
+    /// It was passed on to the targets of its definition. The text is that of its record: which targets have got it, and which of them kept
+    /// an earlier notice of its dedupe key.
+    PassedOn(String),
     /// The attempt failed, for this reason; the notice is retried or has become a dead letter.
     Failed(String),
     /// No sweeper of this process sends it: none runs, none has the handler, or the transaction was not begun by

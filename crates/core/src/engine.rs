@@ -229,18 +229,7 @@ impl Engine {
         if !is_encrypted(param) {
             return Ok(None);
         }
-        let cipher = self.param_cipher();
-        let mut failed = CipherError::Altered;
-        for owner in owners {
-            match cipher::decrypt(cipher.as_deref(), owner, param) {
-                Ok(param) => return Ok(Some(param)),
-                Err(error) => failed = error,
-            }
-            if failed != CipherError::Altered {
-                break;
-            }
-        }
-        Err(failed)
+        cipher::decrypt(self.param_cipher().as_deref(), owners, param).map(Some)
     }
 
     /// Sets which secrets rows may use. Sweepers of this process then read the definitions again, which may have waited for it.

@@ -161,7 +161,7 @@ impl AnyOutbox {
         let mut found = self.engine.stores().browse.find(id).await?;
         if let Some(notice) = &mut found {
             let mut decrypted = self.engine.decrypted([notice.def_id], &notice.param);
-            if decrypted == Err(CipherError::Altered) {
+            if matches!(decrypted, Err(CipherError::OtherDefinition { .. })) {
                 // What was passed on to a target is encrypted for the definition that it is a target of.
                 let rows = self.engine.stores().definitions.definitions().await?;
                 let parent = rows.iter().find(|row| row.id == notice.def_id).and_then(|row| row.target_of);

@@ -6,7 +6,7 @@ use solid_notify::{NewNotice, NotifyDef};
 use solid_notify_conformance::{Backend, outcome};
 use solid_notify_core::Status;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, PassOn, PassedOn, QueueSlice, Settle, Settled};
+use solid_notify_core::store::{Claim, ClaimWhat, NamedTarget, PassOn, PassedOn, QueueSlice, Settle, Settled};
 use solid_notify_core::transition::Next;
 use test_support::{Database, TestDb};
 
@@ -22,7 +22,7 @@ fn order(key: Option<&str>) -> NewNotice {
 
 fn passed_on(claimed: &ClaimedNotice, target: i64) -> Settle {
     let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
-    Settle { pass_to: vec![target], ..outcome(claimed, next) }
+    Settle { pass_to: vec![NamedTarget::new(target, "erp")], ..outcome(claimed, next) }
 }
 
 /// Whether a session of this database waits for a lock. PostgreSQL's wait of 20 ms is none.
@@ -63,7 +63,6 @@ async fn a_key_that_is_held_keeps_no_other_outcome_from_being_settled<D: Databas
     for key in ["held", "held too"] {
         NewNotice::new("order/erp", 1).unwrap().unique_until_ended(key).add(&mut other).await.unwrap();
     }
-    let (locked, stored) = (Settled::Locked, Settled::Stored);
     let settled = {
         let mut settling = std::pin::pin!(send.settle(&batch));
         loop {
@@ -75,19 +74,21 @@ async fn a_key_that_is_held_keeps_no_other_outcome_from_being_settled<D: Databas
             }
         }
     };
-    assert_eq!(settled.unwrap(), [locked, stored, stored, locked, stored]);
+    assert_eq!(settled.unwrap(), [Settled::Locked, Settled::Stored, Settled::Stored, Settled::Locked, Settled::Stored]);
     let notice = &claimed[0];
     let (targets, known, owed) = (vec![erp], vec![erp.into()], Vec::new());
     let part = PassOn { id: notice.id, def_id, fence: notice.fence, targets, known, owed, most: 1 };
     assert_eq!(send.pass_on(&part).await.unwrap(), PassedOn::Busy);
     other.rollback().await.unwrap();
-    assert_eq!(send.settle(&batch[..1]).await.unwrap(), [stored]);
-    // Where the other transaction commits, the target keeps its own notice.
+    assert_eq!(send.settle(&batch[..1]).await.unwrap(), [Settled::Stored]);
+    // Where the other transaction commits, the target keeps its own notice, and the record says so.
     let mut other = db.outbox.begin().await.unwrap();
-    NewNotice::new("order/erp", 1).unwrap().unique_until_ended("held too").add(&mut other).await.unwrap();
-    assert_eq!(send.settle(&batch[3..4]).await.unwrap(), [locked]);
+    let own =
+        NewNotice::new("order/erp", 1).unwrap().unique_until_ended("held too").add(&mut other).await.unwrap().id();
+    assert_eq!(send.settle(&batch[3..4]).await.unwrap(), [Settled::Locked]);
     other.commit().await.unwrap();
-    assert_eq!(send.settle(&batch[3..4]).await.unwrap(), [stored]);
+    let kept = format!("passed on to no target; `erp` still has notice {own} of this dedupe key");
+    assert_eq!(send.settle(&batch[3..4]).await.unwrap(), [Settled::PassedOn(kept)]);
     let listed = db.outbox.engine().stores().browse.list(&QueueSlice::of(erp, Status::NotSent), 100).await.unwrap();
     let mut keys: Vec<Option<&str>> = listed.iter().map(|notice| notice.dedupe_key.as_deref()).collect();
     keys.sort_unstable();

@@ -51,7 +51,7 @@ impl Access {
                 &[Self::Id, Self::Key]
             }
             "duplicates" | "lock_duplicates" => &[Self::Key],
-            "probe_keys" => &[Self::Id, Self::Key],
+            "holders" => &[Self::Id, Self::Key],
             "insert_many" | "insert_many_keyed" | "pass_on" | "pass_on_keyed" => &[Self::Id, Self::Sort], // The batch is sorted.
             // Claimed notices are few, and so are groups.
             "claimed_by" | "retry_groups" => &[Self::Status, Self::Sort],

@@ -94,9 +94,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
         "lock" => batches(|id| json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
-        "pass_on" | "pass_on_keyed" | "probe_keys" => {
-            batches(|id| json!({ "place": id, "notice_id": id, "target": 2 }))
-        }
+        "pass_on" | "pass_on_keyed" | "holders" => batches(|id| json!({ "place": id, "notice_id": id, "target": 2 })),
         "remove" | "evict" | "dead_with_ids" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free"
         | "unblock" | "keyed" | "repair" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),

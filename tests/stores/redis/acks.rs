@@ -7,7 +7,7 @@ use solid_notify::error::FaultKind;
 use solid_notify::{NotifyDef, Status, add_notice};
 use solid_notify_conformance::{outcome, succeed};
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
+use solid_notify_core::store::{Claim, ClaimWhat, NamedTarget, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::{Redis, RedisOutbox};
 use test_servers::servers::redis;
@@ -77,7 +77,7 @@ mod on_redis {
         assert!(add_notice(&mut outbox.clone(), "acked", 2).await.is_err(), "it is full");
         stores.operate.can_ack().await.unwrap();
         assert_eq!(stores.operate.apply_ack(&Reply::ack(claimed[0].id)).await.unwrap(), AckResult::Applied);
-        let passed_on = Settle { pass_to: vec![definitions[2]], ..succeed(&claimed[1]) };
+        let passed_on = Settle { pass_to: vec![NamedTarget::new(definitions[2], "erp")], ..succeed(&claimed[1]) };
         assert_eq!(stores.send.settle(&[passed_on]).await.unwrap(), [Settled::Stored]);
     }
 }

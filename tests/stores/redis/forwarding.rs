@@ -7,7 +7,7 @@ use std::time::Duration;
 use solid_notify::{NotifyDef, Status, add_notice};
 use solid_notify_conformance::outcome;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
+use solid_notify_core::store::{Claim, ClaimWhat, NamedTarget, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
 use test_support::redis::OwnPrefix;
@@ -36,7 +36,7 @@ async fn passed_on(outbox: &RedisOutbox, params: Vec<String>) -> (Vec<Settle>, i
     }
     let of = |claimed: &ClaimedNotice| {
         let next = Next::Finish { status: Status::Succeeded, reason: Some("passed on".to_owned()), keep: true };
-        Settle { pass_to: vec![target], ..outcome(claimed, next) }
+        Settle { pass_to: vec![NamedTarget::new(target, "erp")], ..outcome(claimed, next) }
     };
     (claim(outbox, order).await.iter().map(of).collect(), target)
 }
@@ -48,7 +48,7 @@ async fn large_notices_are_forwarded_in_steps<R: RedisServer>() {
     let outbox = own.outbox_with_calls(move |call| count.store(call, Ordering::SeqCst)).await;
     let (settles, target) = passed_on(&outbox, vec!["x".repeat(250_000); 10]).await;
     let before = calls.load(Ordering::SeqCst);
-    assert_eq!(outbox.engine().stores().send.settle(&settles).await.unwrap(), [Settled::Stored; 10]);
+    assert_eq!(outbox.engine().stores().send.settle(&settles).await.unwrap(), vec![Settled::Stored; 10]);
     // Four of them in a step of three calls: a look, an insert, an end. The settle is one more, and the look that finds nothing.
     let all = 1 + 3 * 3 + 1;
     let made = || calls.load(Ordering::SeqCst) - before;
@@ -67,7 +67,7 @@ async fn notices_on_their_way_hold_up_neither_settles_nor_looks<R: RedisServer>(
     let (settles, target) = passed_on(&outbox, vec!["x".repeat(250_000); COUNT]).await;
     let is_forwarding =
         async |outbox: &RedisOutbox| outbox.engine().stores().send.due(true).await.unwrap().is_forwarding;
-    assert_eq!(outbox.engine().stores().send.settle(&settles).await.unwrap(), [Settled::Stored; COUNT]);
+    assert_eq!(outbox.engine().stores().send.settle(&settles).await.unwrap(), vec![Settled::Stored; COUNT]);
     let after_settle = claim(&outbox, target).await.len();
     assert!(is_forwarding(&other).await);
     let after_look = after_settle + claim(&other, target).await.len();

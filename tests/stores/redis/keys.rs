@@ -14,7 +14,8 @@ use solid_notify_conformance::{outcome, succeed};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, PassOn, Purge, SeriesRow, Settle, Tick, minute_of,
+    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, NamedTarget, Node, PassOn, Purge, SeriesRow, Settle, Tick,
+    minute_of,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
@@ -212,7 +213,7 @@ impl World {
             failed.transition.crashes = crashes;
             self.settle(failed).await;
         }
-        self.add(notice()).await;
+        self.add(notice().unique_until_ended("passed on")).await;
         let target = self.define(NotifyDef::target("sync", "erp")).await;
         let passed_on = self.claim(def_id, Status::NotSent, None).await.remove(0);
         let (id, fence, targets) = (passed_on.id, passed_on.fence, vec![target]);
@@ -220,7 +221,7 @@ impl World {
         let part = PassOn { id, def_id, fence, known, targets, owed, most: 1 };
         self.outbox.engine().stores().send.pass_on(&part).await.unwrap();
         let passed_on = succeed(&passed_on);
-        self.settle(Settle { pass_to: vec![target], ..passed_on }).await;
+        self.settle(Settle { pass_to: vec![NamedTarget::new(target, "erp")], ..passed_on }).await;
         self.add(notice()).await;
         let claimed = self.claim(def_id, Status::NotSent, None).await.remove(0);
         self.settle(outcome(&claimed, next(Status::AwaitingAck))).await;

@@ -136,13 +136,16 @@ async fn targets_that_change_before_a_part_change_no_list<R: RedisServer>() {
     for (done, (created, deleted)) in (1..).zip(changes) {
         disturbed.plan(BEFORE_THE_PART, change(&other, created, deleted));
         let known = if done == 1 { list.clone() } else { targets(&other).await };
-        assert_eq!(pass_on(&known).await, PassedOn::Part { targets: list.clone(), done });
+        assert_eq!(pass_on(&known).await, PassedOn::Part { targets: list.clone(), done, kept: Vec::new() });
         for (at, target) in list.iter().enumerate() {
             assert_eq!(receive(&other, *target).await, usize::from(at + 1 == done), "target {at} after part {done}");
         }
     }
     // Their notices have ended, and nothing is left of them.
-    assert_eq!(pass_on(&targets(&other).await).await, PassedOn::Part { targets: list.clone(), done: 4 });
+    assert_eq!(
+        pass_on(&targets(&other).await).await,
+        PassedOn::Part { targets: list.clone(), done: 4, kept: Vec::new() }
+    );
     for target in [list, stale, targets(&other).await].concat() {
         assert_eq!(receive(&other, target).await, 0);
     }
@@ -166,7 +169,7 @@ async fn targets_that_change_at_any_time_get_it_once<R: RedisServer>() {
             let passed = loop {
                 let known = targets(&outbox).await;
                 match outbox.engine().stores().send.pass_on(&part(&claimed, &known)).await.unwrap() {
-                    PassedOn::Part { targets, done } if done == targets.len() => break targets,
+                    PassedOn::Part { targets, done, .. } if done == targets.len() => break targets,
                     PassedOn::Part { .. } | PassedOn::Changed => {}
                     PassedOn::Busy => panic!("it has its claim"),
                 }

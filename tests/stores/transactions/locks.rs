@@ -95,7 +95,7 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     let settled = tokio::time::timeout(SOON, stores.send.settle(&batch)).await.expect("it does not wait").unwrap();
     assert_eq!(settled, [Settled::Stored, Settled::Locked, Settled::Stored]);
     other.rollback().await.unwrap();
-    assert_eq!(stores.send.settle(&batch).await.unwrap(), [Settled::Stored; 3]);
+    assert_eq!(stores.send.settle(&batch).await.unwrap(), vec![Settled::Stored; 3]);
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_conformance::Backend;
 use test_support::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
@@ -224,5 +224,53 @@ pub async fn an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_en
     gate.add_permits(1);
     let failed = reaches(b, id, Status::Failed).await;
     assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(420)));
+    sweeper.shutdown().await;
+}
+
+pub async fn notices_of_a_missing_row_wait_and_count_nothing(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("lost").handler("fails").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let wait = Arc::clone(&gate);
+    let (builder, calls) = good(b);
+    let noted = calls.clone();
+    let builder = builder.handler("fails", move |notice: Notice<i64>| {
+        noted.note(notice.id());
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.acquire().await?.forget();
+            Err(Failure::retry("no"))
+        }
+    });
+    let sweeper = builder.start().await.unwrap();
+    let failed = add(b, "lost").await;
+    gate.add_permits(1);
+    reaches(b, failed, Status::Failed).await;
+    let under_way = add(b, "lost").await;
+    eventually("it is being sent", async || calls.count() == 2).await;
+    let id = definition(b, "lost").await.id;
+    let fresh = b.add_new(NewNotice::new("lost", 1).unwrap().delay(Duration::from_secs(5))).await.id();
+    b.delete_by_hand(id).await;
+    b.outbox().wake();
+    gate.add_permits(1);
+    let ended = reaches(b, under_way, Status::Failed).await;
+    assert_eq!((ended.failures, ended.crashes), (1, 0), "it is judged by the row of its claim");
+    b.outbox().wake();
+    sweeper.idle().await;
+    for _ in 0..5 {
+        b.clock().advance(Duration::from_secs(3600));
+        b.outbox().wake();
+        let sent = add(b, "sync").await;
+        reaches(b, sent, Status::Succeeded).await;
+        sweeper.idle().await;
+    }
+    let state = async |id| {
+        let record = record(b, id).await;
+        (record.status, record.fence, record.failures, record.crashes)
+    };
+    assert_eq!(state(failed).await, (Status::Failed, 1, 1, 0));
+    assert_eq!(state(under_way).await, (Status::Failed, 1, 1, 0));
+    assert_eq!(state(fresh).await, (Status::NotSent, 0, 0, 0));
+    assert_eq!(calls.count(), 7, "none of them is attempted");
     sweeper.shutdown().await;
 }

@@ -194,7 +194,7 @@ pub async fn node_without_the_cipher_leaves_the_definition_alone(b: &dyn Backend
     sweeper.shutdown().await;
 }
 
-pub async fn altered_or_moved_parameters_are_dead_letters(b: &dyn Backend) {
+pub async fn altered_parameters_are_dead_letters_and_copied_ones_wait(b: &dyn Backend) {
     b.outbox().use_param_cipher(keys(&["a"]));
     // Also where a rule retries the class.
     let def = |name: &str| encrypting(name).retry_rules(r#"{"invalid": "[1s,1s]"}"#);
@@ -202,13 +202,18 @@ pub async fn altered_or_moved_parameters_are_dead_letters(b: &dyn Backend) {
         b.outbox().define_if_missing(def(name)).await.unwrap();
     }
     let add = async |name: &str| b.add_new(NewNotice::new(name, SECRET).unwrap()).await.id();
-    let (moved, from) = (add("second").await, add("first").await);
-    store_param(b, moved, stored_param(b, from).await).await;
-    let mut others = Vec::new();
+    let (copied, from) = (add("second").await, add("first").await);
+    store_param(b, copied, stored_param(b, from).await).await;
+    let (first, second) = (definition(b, "first").await.id, definition(b, "second").await.id);
+    let renamed = add("second").await;
+    let of = |id: i64| format!("\"definition\":{id}");
+    store_param(b, renamed, stored_param(b, from).await.replace(&of(first), &of(second))).await;
+    let mut others = vec![renamed];
     for change in [
         |param: String| param.replacen("\"ciphertext\":\"", "\"ciphertext\":\"AAAA", 1),
         |param: String| param.replacen("\"ciphertext\"", "\"text\"", 1),
         |_| r#"{"$encrypted":"a","ciphertext":""}"#.to_owned(),
+        |param: String| param.replacen(",\"definition\"", ",\"of\"", 1),
     ] {
         let id = add("first").await;
         store_param(b, id, change(stored_param(b, id).await)).await;
@@ -222,7 +227,7 @@ pub async fn altered_or_moved_parameters_are_dead_letters(b: &dyn Backend) {
     };
     let builder = b.outbox().sweeper().handler("first", handler.clone()).handler("second", handler);
     let sweeper = builder.start().await.unwrap();
-    for id in others.into_iter().chain([moved]) {
+    for id in others {
         let dead = reaches(b, id, Status::DeadLetter).await;
         assert_eq!((dead.failures, dead.last_class.as_deref()), (1, Some("invalid")));
         let reason = dead.end_reason.unwrap();
@@ -232,6 +237,13 @@ pub async fn altered_or_moved_parameters_are_dead_letters(b: &dyn Backend) {
         assert_eq!(seen.param, "\"<encrypted>\"");
     }
     reaches(b, from, Status::Succeeded).await;
+    let problem = refusal_of(b.outbox(), "second").await;
+    let expected =
+        format!("target_of: the parameter of notice {copied} is encrypted for the definition {first} (\"first\")");
+    assert!(problem.starts_with(&expected), "{problem}");
+    sweeper.idle().await;
+    let waits = record(b, copied).await;
+    assert_eq!((waits.status, waits.failures, waits.crashes), (Status::NotSent, 0, 0));
     assert_eq!(calls.all(), [from], "no handler was called for the others");
     sweeper.shutdown().await;
 }

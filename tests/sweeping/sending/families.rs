@@ -4,11 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::value::RawValue;
-use solid_notify::{NewNotice, NotifyDef, Status};
+use solid_notify::{FirstAttempt, NewNotice, NotifyDef, Status};
 use solid_notify_conformance::Backend;
 use solid_notify_core::store::Edit;
-use test_support::sending::{Calls, definition, edit_by_hand, eventually, reaches, record, refusal_of, update};
+use test_support::sending::{
+    Calls, PATIENCE, definition, edit_by_hand, eventually, reaches, record, refusal_of, update,
+};
 
+use super::encryption::keys;
 use super::targets::{Call, MINUTE, add, define, got, ids, off, order, sending, target};
 
 /// Creates a target as plain SQL does: nothing is validated, no sweeper is woken.
@@ -153,5 +156,73 @@ pub async fn target_that_demands_encryption_is_owed_a_plaintext(b: &dyn Backend)
     let parent = reaches(b, id, Status::Succeeded).await;
     assert_eq!(parent.end_reason.as_deref(), Some("passed on to 2 targets: mail, erp"));
     eventually("it gets what was owed", async || got(&calls, 1) == ["erp", "mail"]).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn first_attempt_names_the_targets_that_kept_earlier_notices(b: &dyn Backend) {
+    define(b, order().retry_interval("1h"), &[target("erp"), target("mail")]).await;
+    let (calls, fails) = (Calls::<Call>::default(), off());
+    fails.store(true, Ordering::SeqCst);
+    let sweeper = sending(b, &calls, &fails).start().await.unwrap();
+    let first = async |amount: i64| {
+        let order = NewNotice::new("order", serde_json::json!({ "amount": amount })).unwrap();
+        let added = b.add_new(order.unique_until_ended("order 7")).await;
+        (added.id(), added.first_attempt(PATIENCE).await)
+    };
+    let (id, told) = first(1).await;
+    assert_eq!(told, FirstAttempt::PassedOn("passed on to 2 targets: erp, mail".to_owned()));
+    assert_eq!(record(b, id).await.end_reason.as_deref(), Some("passed on to 2 targets: erp, mail"));
+    eventually("one of them waits for its retry", async || ids(b, "order/erp", Status::Failed).await.len() == 1).await;
+    eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 1).await;
+    let earlier = ids(b, "order/erp", Status::Failed).await[0];
+    let text = format!("passed on to the target mail; `erp` still has notice {earlier} of this dedupe key");
+    let (id, told) = first(2).await;
+    assert_eq!(told, FirstAttempt::PassedOn(text.clone()));
+    assert_eq!(record(b, id).await.end_reason, Some(text.clone()));
+    eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 2).await;
+    // Where nothing of it is kept, the producer gets the same.
+    update(b, "order", |def| def.keep_history("none")).await;
+    let (id, told) = first(3).await;
+    assert_eq!(told, FirstAttempt::PassedOn(text));
+    assert!(b.outbox().find(id).await.unwrap().is_none());
+    eventually("the other one gets each", async || got(&calls, 2) == ["mail"] && got(&calls, 3) == ["mail"]).await;
+    sweeper.shutdown().await;
+}
+
+/// Moved by plain SQL, which nothing checks before.
+pub async fn encrypted_notices_of_a_moved_target_wait_for_its_return(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    define(b, order().encrypt_param(true).retry_interval("1h"), &[target("erp")]).await;
+    define(b, NotifyDef::new("other").handler("order").encrypt_param(true), &[]).await;
+    let (calls, fails) = (Calls::<Call>::default(), off());
+    fails.store(true, Ordering::SeqCst);
+    let sweeper = sending(b, &calls, &fails).start().await.unwrap();
+    reaches(b, add(b, 1).await, Status::Succeeded).await;
+    eventually("it fails", async || ids(b, "order/erp", Status::Failed).await.len() == 1).await;
+    let waits = ids(b, "order/erp", Status::Failed).await[0];
+    let (of, other) = (definition(b, "order").await.id, definition(b, "other").await.id);
+    edit_by_hand(b, "order/erp", |def| def.target_of(other)).await;
+    b.outbox().wake();
+    sweeper.idle().await;
+    fails.store(false, Ordering::SeqCst);
+    b.outbox().operator("alice").reschedule(waits, b.clock().now()).await.unwrap();
+    let problem = refusal_of(b.outbox(), "order/erp").await;
+    let expected = format!(
+        "target_of: the parameter of notice {waits} is encrypted for the definition {of} (\"order\"), and \"order/erp\" is neither that \
+         definition nor its target; set target_of to {of} again"
+    );
+    assert!(problem.starts_with(&expected), "{problem}");
+    sweeper.idle().await;
+    let untouched = record(b, waits).await;
+    assert_eq!((untouched.status, untouched.failures, untouched.crashes), (Status::Failed, 1, 0), "it counts nothing");
+    edit_by_hand(b, "order/erp", |def| def.target_of(of)).await;
+    // The sweeper may try it once more before it follows the row.
+    eventually("it is sent", async || {
+        b.clock().advance(MINUTE);
+        b.outbox().wake();
+        record(b, waits).await.status == Status::Succeeded
+    })
+    .await;
+    assert_eq!(got(&calls, 1), ["erp", "erp"]);
     sweeper.shutdown().await;
 }

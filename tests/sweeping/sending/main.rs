@@ -102,7 +102,7 @@ macro_rules! sending_suite {
             encryption: encrypted_parameter_is_on_no_way_out_to_people,
                 batch_handler_gets_decrypted_parameters_of_each_key,
                 node_without_the_cipher_leaves_the_definition_alone,
-                altered_or_moved_parameters_are_dead_letters,
+                altered_parameters_are_dead_letters_and_copied_ones_wait,
                 plaintext_of_before_is_sent_and_stays_out_of_texts,
                 nack_of_an_encrypted_parameter_keeps_no_text,
                 a_target_gets_an_encrypted_parameter_by_its_filter,
@@ -142,7 +142,8 @@ macro_rules! sending_suite {
                 a_try_that_an_edit_has_just_given_is_used,
                 an_edit_by_hand_comes_into_force_without_a_wake,
                 a_lowered_limit_ends_a_notice_without_another_try,
-                an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;
+                an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends,
+                notices_of_a_missing_row_wait_and_count_nothing;
             testkit: attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition,
                 time_that_passes_stops_at_each_retry,
                 the_clock_stops_at_ticks_openings_and_ack_deadlines,
@@ -182,7 +183,9 @@ macro_rules! sending_suite {
                 filter_ends_a_notice_only_by_its_present_row,
                 filters_judge_values_as_they_are_written,
                 definition_of_invalid_targets_sends_nothing_itself,
-                target_that_demands_encryption_is_owed_a_plaintext;
+                target_that_demands_encryption_is_owed_a_plaintext,
+                first_attempt_names_the_targets_that_kept_earlier_notices,
+                encrypted_notices_of_a_moved_target_wait_for_its_return;
             costly: waiting_for_a_filter_ends_with_the_shutdown,
                 waiting_for_a_filter_ends_with_the_time_out,
                 few_notices_wait_for_a_filter,

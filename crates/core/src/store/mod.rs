@@ -23,6 +23,7 @@ mod browse;
 mod counts;
 mod decided_by;
 mod definitions;
+mod kept;
 mod only;
 mod operate;
 mod pass_on;
@@ -46,6 +47,7 @@ pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGr
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use decided_by::{DecidedBy, SeenTarget, TargetRow, same_targets};
 pub use definitions::{DefinitionStore, Edit, Edited};
+pub use kept::{Kept, NamedTarget, REASON_LIMIT, passed_on};
 pub use only::{Only, TextSearch};
 pub use operate::{ActFence, BulkStep, BulkStepDone, BulkVerb, NO_NOTICE, OperateStore, SliceOfStep, Target};
 pub use pass_on::{PassOn, PassedOn};

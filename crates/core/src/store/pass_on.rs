@@ -1,7 +1,7 @@
 //! [`PassOn`]: a part of passing a notice on to its targets, where all of them are too much for the settle of its outcome, or some cannot get
 //! it yet.
 
-use super::SeenTarget;
+use super::{Kept, SeenTarget};
 
 /// A part of passing a notice on.
 ///
@@ -43,12 +43,15 @@ pub enum PassedOn {
     Part {
         /// The targets, as the first part stored them; those last to which it is owed.
         targets: Vec<i64>,
-        /// How many of them have the notice.
+        /// How many of them have the notice, or kept an earlier one.
         done: usize,
+        /// Those that kept an earlier notice of the dedupe key. Complete where all have been reached.
+        kept: Vec<Kept>,
     },
     /// Nothing was changed, because the definition has other targets, or other filters, than the caller knows.
     Changed,
-    /// Nothing was changed, because the claim was lost, or another session has locked the notice or a dedupe key that a target would get.
+    /// Nothing was changed, because the claim was lost, or another session has locked the notice or a dedupe key that a target would get. Or
+    /// all targets are reached, and the store does not know yet which of them kept an earlier notice.
     Busy,
 }
 

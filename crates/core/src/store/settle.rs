@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::DecidedBy;
+use super::{DecidedBy, Kept, NamedTarget, passed_on};
 use crate::alarm::Alarm;
 use crate::error_group::{error_group, message_to_group};
 use crate::limit::BreakerInput;
@@ -42,8 +42,9 @@ pub struct Settle {
     pub for_breaker: Option<Box<BreakerInput>>,
     /// The targets to which it is passed on. The store inserts for each a notice with the notice's parameter, description, trace
     /// context, keys and own limits, due at once, in the transaction that stores the outcome; none where a live notice of the target
-    /// has its dedupe key. Where another transaction has just inserted one with that key, the outcome is [`Settled::Locked`].
-    pub pass_to: Vec<i64>,
+    /// has its dedupe key: then the end reason says so ([`Settled::PassedOn`]). Where another transaction has just inserted one with that
+    /// key, the outcome is [`Settled::Locked`].
+    pub pass_to: Vec<NamedTarget>,
     /// The rows of targets by which it was decided. Where the store has others, in the transaction that would store the outcome, nothing is
     /// changed ([`Settled::Changed`]).
     pub decided_by: Option<Box<DecidedBy>>,
@@ -93,6 +94,11 @@ impl Settle {
         }
     }
 
+    /// Returns the end reason of a notice that was passed on while these targets kept earlier notices, if there are any.
+    pub fn reason_with(&self, kept: &[Kept]) -> Option<String> {
+        (!kept.is_empty()).then(|| passed_on(&self.pass_to, kept))
+    }
+
     /// Returns why this outcome was not written: another session locks the row, an earlier try stored it and its reply got lost,
     /// or the lease was lost. An overdue outcome that is stored already counts as lost: another node, or a later look of this one,
     /// may have judged the notice the same, and both would count the failure. `stored`: the notice as it is now; `None`: it is
@@ -109,13 +115,25 @@ impl Settle {
             Settled::LostLease
         } else if !self.overdue && stored.status == Some(next.status()) && (stored.failures, stored.crashes) == counters
         {
-            Settled::Stored
+            self.stored_already(stored.reason.as_deref())
         } else if let Some(ended) = stored.status.filter(|status| status.is_final()) {
             Settled::Ended(ended)
         } else if stored.status == Some(self.from) && !self.overdue {
             Settled::Locked
         } else {
             Settled::LostLease
+        }
+    }
+
+    /// Returns the result of an earlier try that has stored this outcome with this end reason.
+    pub fn stored_already(&self, stored: Option<&str>) -> Settled {
+        let decided = match &self.transition.next {
+            Next::Finish { reason, .. } => reason.as_deref(),
+            Next::Wait { .. } => None,
+        };
+        match stored.filter(|stored| !self.pass_to.is_empty() && decided != Some(stored)) {
+            Some(stored) => Settled::PassedOn(stored.to_owned()),
+            None => Settled::Stored,
         }
     }
 
@@ -132,7 +150,8 @@ impl Settle {
         });
         let texts = [self.errors.as_mut(), self.description.as_mut(), self.response.as_mut(), reason];
         let mut reduced = false;
-        for text in texts.into_iter().chain(of_alarm).flatten().filter(|text| !text.is_ascii()) {
+        let names = self.pass_to.iter_mut().map(|target| &mut target.name);
+        for text in texts.into_iter().chain(of_alarm).flatten().chain(names).filter(|text| !text.is_ascii()) {
             *text = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
             reduced = true;
         }
@@ -152,7 +171,7 @@ pub fn breaker_inputs<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap
 }
 
 /// The stored state of a notice whose outcome was not written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredState {
     /// The fence of its last claim.
     pub fence: i64,
@@ -162,13 +181,18 @@ pub struct StoredState {
     pub failures: i64,
     /// Its crashes.
     pub crashes: i64,
+    /// Why it has ended.
+    pub reason: Option<String>,
 }
 
 /// Result of settling one outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It is stored, by this call or, unless it is overdue, by an earlier one whose response was lost.
     Stored,
+    /// It is stored, and the notice passed on, with this end reason instead of the decided one: some targets kept an earlier notice of its
+    /// dedupe key.
+    PassedOn(String),
     /// The notice has changed since the outcome was decided. Nothing was changed.
     LostLease,
     /// The notice ended otherwise during this attempt, with this status: it was acked, cancelled, settled by the worker with the

@@ -32,7 +32,7 @@ fn ended(status: Status, reason: Option<&str>, keep: bool) -> Settle {
 }
 
 fn stored(status: Status, failures: i64) -> StoredState {
-    StoredState { fence: 3, status: Some(status), failures, crashes: 0 }
+    StoredState { fence: 3, status: Some(status), failures, crashes: 0, reason: None }
 }
 
 fn alarm() -> Alarm {
@@ -91,6 +91,22 @@ fn notice_that_ended_meanwhile_is_reported_with_its_status() {
     }
     let unreadable = StoredState { status: None, ..stored(Status::Sending, 2) };
     assert_eq!(settle().judge(Some(&unreadable)), Settled::LostLease);
+}
+
+#[test]
+fn outcome_that_an_earlier_try_stored_has_the_reason_of_its_record() {
+    let passed = Settle {
+        pass_to: vec![NamedTarget::new(4, "erp"), NamedTarget::new(5, "mail")],
+        ..ended(Status::Succeeded, Some("passed on to 2 targets: erp, mail"), true)
+    };
+    let kept = passed.reason_with(&[Kept { target: 5, notice: 17 }]).unwrap();
+    assert_eq!(kept, "passed on to the target erp; `mail` still has notice 17 of this dedupe key");
+    assert_eq!(passed.reason_with(&[]), None);
+    let with = |reason: &str| StoredState { reason: Some(reason.to_owned()), ..stored(Status::Succeeded, 0) };
+    assert_eq!(passed.judge(Some(&with(&kept))), Settled::PassedOn(kept.clone()));
+    assert_eq!(passed.judge(Some(&with("passed on to 2 targets: erp, mail"))), Settled::Stored);
+    let other = ended(Status::Succeeded, Some("acked"), true);
+    assert_eq!(other.judge(Some(&with("by hand"))), Settled::Stored, "it was not passed on");
 }
 
 #[test]

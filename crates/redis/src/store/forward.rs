@@ -9,13 +9,38 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Alarm, PassOn, PassedOn, TargetRow, same_targets};
+use solid_notify_core::store::{Alarm, Kept, PassOn, PassedOn, Settle, TargetRow, same_targets};
 
 use super::codec::Outgoing;
 use super::forwarding::PAUSES;
-use super::given::{self, ForTarget, Text};
+use super::given::{self, ForTarget, KeyAnswer, Text};
 use super::row::definition;
 use super::{CHANGE, INSERT, LOOK, RedisStore, codec, member};
+
+/// How far a notice is that is passed on before its outcome is stored.
+struct Passing {
+    targets: Vec<i64>,
+    done: usize,
+    kept: Vec<Kept>,
+    /// Whether all targets that were reached have said if they kept an earlier notice of its dedupe key. True without one.
+    is_answered: bool,
+}
+
+impl Passing {
+    fn read(targets: &str, done: &str, is_keyed: bool, answers: &str) -> Self {
+        let targets: Vec<i64> = targets.split(' ').filter_map(|target| target.parse().ok()).collect();
+        let done = done.parse().unwrap_or_default();
+        let (mut answered, mut kept) = (0, Vec::new());
+        for (target, notice) in answers.split(' ').filter_map(|word| word.split_once('=')) {
+            answered += 1;
+            let pair = target.parse().ok().zip(notice.parse().ok());
+            kept.extend(pair.map(|(target, notice)| Kept { target, notice }));
+        }
+        Self { targets, done, kept, is_answered: !is_keyed || answered >= done }
+    }
+}
+
+const PASSING: &str = "passing a notice on in parts";
 
 impl RedisStore {
     /// Returns a definition and its targets. They are in another slot than its notices: they are read after a notice was claimed and before the
@@ -31,24 +56,71 @@ impl RedisStore {
 
     /// Passes a notice on in parts.
     pub(super) async fn pass_on_part(&self, part: &PassOn) -> Result<PassedOn, StoreError> {
-        const DOING: &str = "passing a notice on in parts";
-        let now = self.family(part.def_id, DOING).await?;
+        let now = self.family(part.def_id, PASSING).await?;
         // Later parts go by the list of the first one, whatever the rows are now.
-        let targets = same_targets(&part.known, part.def_id, &now)
-            .then(|| part.targets.iter().map(|target| Text(*target)).collect());
-        let owed = part.owed.iter().map(|target| (target.to_string(), true)).collect();
-        let (member, fence) = (member(part.id), Text(part.fence));
-        let change = given::Change::PassOn { member, fence, targets, owed, most: part.most };
-        let reply: Vec<String> = self.run(&CHANGE, part.def_id, &change, DOING).await?;
-        let [targets, done] = reply.as_slice() else {
-            return Ok(if reply.is_empty() { PassedOn::Busy } else { PassedOn::Changed });
+        let targets = same_targets(&part.known, part.def_id, &now).then_some(part.targets.as_slice());
+        let mut passing = match self.make_part(part, targets, part.most).await? {
+            Ok(passing) => passing,
+            Err(reason) => return Ok(reason),
         };
         // The next look for due notices forwards what fails here. The next part waits for it, so that little is stored twice.
         if let Err(error) = self.forward(part.def_id).await {
             log_failure(part.def_id, &error);
         }
-        let targets = targets.split(' ').filter_map(|target| target.parse().ok()).collect();
-        Ok(PassedOn::Part { targets, done: done.parse().unwrap_or_default() })
+        if !passing.is_answered && passing.done == passing.targets.len() {
+            passing = match self.make_part(part, targets, 0).await? {
+                Ok(passing) if passing.is_answered => passing,
+                Ok(_) => return Ok(PassedOn::Busy),
+                Err(reason) => return Ok(reason),
+            };
+        }
+        let Passing { targets, done, kept, .. } = passing;
+        Ok(PassedOn::Part { targets, done, kept })
+    }
+
+    /// Passes a notice on to `most` targets of the stored list, or of this one where none is stored. An error says why nothing was changed.
+    async fn make_part(
+        &self,
+        part: &PassOn,
+        targets: Option<&[i64]>,
+        most: usize,
+    ) -> Result<Result<Passing, PassedOn>, StoreError> {
+        let targets = targets.map(|targets| targets.iter().copied().map(Text).collect());
+        let owed = part.owed.iter().map(|target| (target.to_string(), true)).collect();
+        let (member, fence) = (member(part.id), Text(part.fence));
+        let change = given::Change::PassOn { member, fence, targets, owed, most };
+        let reply: Vec<String> = self.run(&CHANGE, part.def_id, &change, PASSING).await?;
+        Ok(match reply.as_slice() {
+            [targets, done, is_keyed, answers] => Ok(Passing::read(targets, done, !is_keyed.is_empty(), answers)),
+            [] => Err(PassedOn::Busy),
+            _ => Err(PassedOn::Changed),
+        })
+    }
+
+    /// Passes notices of one definition on that have dedupe keys. Returns for each which targets kept an earlier notice; `None` where that is not
+    /// known yet, or its claim was lost.
+    pub(super) async fn pass_on_keyed(
+        &self,
+        def_id: i64,
+        settles: &[&Settle],
+    ) -> Result<Vec<Option<Vec<Kept>>>, StoreError> {
+        let part = |settle: &Settle| {
+            let targets: Vec<i64> = settle.pass_to.iter().map(|target| target.id).collect();
+            let (id, fence, most) = (settle.id, settle.fence, targets.len());
+            PassOn { id, def_id, fence, targets, known: Vec::new(), owed: Vec::new(), most }
+        };
+        let parts: Vec<PassOn> = settles.iter().map(|settle| part(settle)).collect();
+        for part in &parts {
+            _ = self.make_part(part, Some(&part.targets), part.most).await?;
+        }
+        self.forward_soon([def_id]).await;
+        let mut all = Vec::new();
+        for part in &parts {
+            let passing = self.make_part(part, Some(&part.targets), 0).await?.ok();
+            let is_complete = |passing: &Passing| passing.is_answered && passing.done == passing.targets.len();
+            all.push(passing.filter(is_complete).map(|passing| passing.kept));
+        }
+        Ok(all)
     }
 
     /// Forwards what is stored in the slots of definitions, and logs what fails. What takes more than one step goes on after this call, which is
@@ -102,11 +174,12 @@ impl RedisStore {
             if moved {
                 long.goes_on();
             }
-            let mut lists = Vec::new();
+            let (mut lists, mut answers) = (Vec::new(), Vec::new());
             for (target, texts) in stored {
                 match self.send_on(def_id, &target, &texts).await {
-                    Ok(arrived) => {
+                    Ok((arrived, of_keys)) => {
                         refused.remove(&target);
+                        answers.extend(of_keys);
                         lists.push(given::Arrived { target, arrived });
                     }
                     Err(error) if error.kind == FaultKind::Outage => return Err(error),
@@ -119,14 +192,15 @@ impl RedisStore {
             }
             if !lists.is_empty() {
                 moved = true;
-                let arrived = given::Change::Forwarded { lists };
+                let arrived = given::Change::Forwarded { lists, answers };
                 let _: i64 = self.run(&CHANGE, def_id, &arrived, "forwarding alarms and notices").await?;
             }
         }
     }
 
-    /// Sends alarms, or notices for a target, to their slot. Returns the number of the last one. What cannot be read is skipped.
-    async fn send_on(&self, def_id: i64, target: &str, texts: &[String]) -> Result<i64, StoreError> {
+    /// Sends alarms, or notices for a target, to their slot. Returns the number of the last one, and what the target answered about dedupe
+    /// keys. What cannot be read is skipped.
+    async fn send_on(&self, def_id: i64, target: &str, texts: &[String]) -> Result<(i64, Vec<KeyAnswer>), StoreError> {
         let (mut alarms, mut notices, mut last) = (Vec::<(i64, Alarm)>::new(), Vec::<ForTarget>::new(), 0);
         for (number, outgoing) in texts.iter().map(|text| codec::outgoing(text)) {
             last = last.max(number);
@@ -136,12 +210,15 @@ impl RedisStore {
                 None => {}
             }
         }
-        if let Some(target) = target.parse().ok().filter(|_| !notices.is_empty()) {
+        let mut answers = Vec::new();
+        if let Some(id) = target.parse().ok().filter(|_| !notices.is_empty()) {
             let passed_on = given::PassedOn { source: Text(def_id), notices };
-            let _: Vec<String> = self.run(&INSERT, target, &passed_on, "passing notices on to a target").await?;
+            let kept: Vec<String> = self.run(&INSERT, id, &passed_on, "passing notices on to a target").await?;
+            answers =
+                passed_on.notices.iter().zip(&kept).filter_map(|(notice, kept)| notice.answer(target, kept)).collect();
         }
         self.raise_all(&alarms, def_id).await?;
-        Ok(last)
+        Ok((last, answers))
     }
 }
 

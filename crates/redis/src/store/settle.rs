@@ -13,6 +13,14 @@ use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, pau
 
 const DOING: &str = "storing outcomes";
 
+/// The reply to an outcome.
+#[derive(PartialEq)]
+enum Answer {
+    Settled(Settled),
+    /// Nothing was changed: the notice has a dedupe key, and is passed on before.
+    Keyed,
+}
+
 impl RedisStore {
     pub(super) async fn settle_all(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         let mut of_definitions: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
@@ -33,7 +41,18 @@ impl RedisStore {
                     true => self.settle_with_breaker(def_id, &outcomes).await?,
                     false => self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default(),
                 };
-                chunk.iter().zip(answers).for_each(|(at, reply)| settled[*at] = reply);
+                let mut keyed = Vec::new();
+                for (at, answer) in chunk.iter().zip(answers) {
+                    match answer {
+                        Answer::Settled(reply) => settled[*at] = reply,
+                        Answer::Keyed => keyed.push(*at),
+                    }
+                }
+                if !keyed.is_empty() {
+                    let outcomes: Vec<&Settle> = keyed.iter().map(|at| &batch[*at]).collect();
+                    let replies = self.settle_keyed(def_id, &outcomes).await?;
+                    keyed.into_iter().zip(replies).for_each(|(at, reply)| settled[at] = reply);
+                }
                 if outcomes.iter().any(|settle| settle.shape() == Shape::Full) {
                     forwarding.push(def_id);
                 }
@@ -43,6 +62,36 @@ impl RedisStore {
             // They are stored with the outcomes. The next look for due notices forwards what fails here.
             forwarding.dedup();
             self.forward_soon(forwarding).await;
+        }
+        Ok(settled)
+    }
+
+    /// Passes notices with dedupe keys on, and settles those of which all targets have said whether they kept an earlier notice. The others
+    /// are settled again.
+    async fn settle_keyed(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
+        let mut settled = vec![Settled::Locked; outcomes.len()];
+        let (mut places, mut passed) = (Vec::new(), Vec::new());
+        for (at, kept) in self.pass_on_keyed(def_id, outcomes).await?.into_iter().enumerate() {
+            let Some(kept) = kept else { continue };
+            let instead = outcomes[at].reason_with(&kept);
+            let mut settle = Settle { pass_to: Vec::new(), ..outcomes[at].clone() };
+            if let (Next::Finish { reason, .. }, Some(instead)) = (&mut settle.transition.next, &instead) {
+                *reason = Some(instead.clone());
+            }
+            places.push((at, instead.map_or(Settled::Stored, Settled::PassedOn)));
+            passed.push(settle);
+        }
+        if passed.is_empty() {
+            return Ok(settled);
+        }
+        let outcomes: Vec<&Settle> = passed.iter().collect();
+        let answers = self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default();
+        for ((at, stored), answer) in places.into_iter().zip(answers) {
+            match answer {
+                Answer::Settled(Settled::Stored) => settled[at] = stored,
+                Answer::Settled(reply) => settled[at] = reply,
+                Answer::Keyed => {}
+            }
         }
         Ok(settled)
     }
@@ -65,11 +114,11 @@ impl RedisStore {
     /// Returns true where this call has stored the outcome, and false where an earlier one had.
     pub(super) async fn settle_once(&self, settle: &Settle, audit: Option<&str>) -> Result<bool, StoreError> {
         let answers = self.write(def_of(settle.id), SettleMode::Once { audit }, &[settle]).await?;
-        Ok(answers.is_some_and(|answers| answers == [Settled::Stored]))
+        Ok(answers.is_some_and(|answers| answers == [Answer::Settled(Settled::Stored)]))
     }
 
     /// Settles outcomes that a circuit breaker watches.
-    async fn settle_with_breaker(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle_with_breaker(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Answer>, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
             let (now, limits, mask) = self.look_at(def_id, outcomes).await?;
@@ -104,7 +153,7 @@ impl RedisStore {
         def_id: i64,
         mode: SettleMode<'_>,
         outcomes: &[&Settle],
-    ) -> Result<Option<Vec<Settled>>, StoreError> {
+    ) -> Result<Option<Vec<Answer>>, StoreError> {
         let reply: redis::Value = self.run(&SETTLE, def_id, &self.arguments(mode, outcomes), DOING).await?;
         if let redis::Value::Array(parts) = &reply
             && parts.len() == 1
@@ -113,14 +162,20 @@ impl RedisStore {
         }
         let (_, answers): (String, Vec<String>) =
             redis::from_redis_value(reply).map_err(|_| super::fault(DOING, Error::unreadable(DOING)))?;
-        let settled = |(reply, outcome): (&String, &&Settle)| match reply.as_str() {
-            // An ack or nack is stored once: only the call that changed something returns `Stored`.
-            "was" if matches!(mode, SettleMode::Once { .. }) => Settled::Ended(outcome.transition.next.status()),
-            "done" | "was" => Settled::Stored,
-            reply => reply
-                .strip_prefix("ended ")
-                .and_then(|code| Status::from_code(code.parse().ok()?))
-                .map_or(Settled::LostLease, Settled::Ended),
+        let ended =
+            |code: &str| code.parse().ok().and_then(Status::from_code).map_or(Settled::LostLease, Settled::Ended);
+        let settled = |(reply, outcome): (&String, &&Settle)| {
+            Answer::Settled(match (reply.as_str(), reply.split_once(' ')) {
+                ("keyed", _) => return Answer::Keyed,
+                // An ack or nack is stored once: only the call that changed something returns `Stored`.
+                ("was", _) if matches!(mode, SettleMode::Once { .. }) => {
+                    Settled::Ended(outcome.transition.next.status())
+                }
+                ("done" | "was", _) => Settled::Stored,
+                (_, Some(("was", reason))) => outcome.stored_already(Some(reason)),
+                (_, Some(("ended", code))) => ended(code),
+                _ => Settled::LostLease,
+            })
         };
         Ok(Some(answers.iter().zip(outcomes).map(settled).collect()))
     }
@@ -153,7 +208,7 @@ fn outcome(settle: &Settle) -> Outcome<'_> {
         response: settle.response.as_deref(),
         error_group: settle.error_group.map(Text),
         alarm: settle.alarm.as_deref().map(codec::alarm_text),
-        pass_to: &settle.pass_to,
+        pass_to: settle.pass_to.iter().map(|target| target.id).collect(),
     }
 }
 

@@ -31,6 +31,15 @@ use crate::shortcuts::archive_bare::archive_bare;
 use crate::shortcuts::settle_at_once::{at_once, settle_at_once};
 use crate::shortcuts::settle_bare::{bare, settle_bare};
 
+/// What a batch meets that the fences do not say.
+#[derive(Default)]
+struct Met {
+    /// The notices whose outcomes were decided by rows of targets that have changed.
+    changed: Vec<i64>,
+    /// The end reasons of notices that were passed on while targets kept earlier ones, instead of the decided reasons.
+    reasons: HashMap<i64, String>,
+}
+
 /// How a batch is written: by the plain path, or by a shortcut, which is one statement.
 #[derive(Clone, Copy)]
 enum Way {
@@ -90,10 +99,10 @@ async fn settle_once<DB: Dialect>(
 ) -> sqlx::Result<Vec<Settled>> {
     let mut conn = on.get().await?;
     let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
-    let mut changed = Vec::new();
+    let mut met = Met::default();
     let unwritten = if keyed || matches!(way, Way::Steps { .. }) {
         let mut tx = conn.begin().await?;
-        match write_and_unblock::<DB>(&mut tx, now, batch, way, &mut changed).await {
+        match write_and_unblock::<DB>(&mut tx, now, batch, way, &mut met).await {
             Ok(unwritten) => {
                 tx.commit().await?;
                 unwritten
@@ -106,9 +115,10 @@ async fn settle_once<DB: Dialect>(
         }
     } else {
         // A single statement is its own transaction.
-        write::<DB>(&mut conn, now, batch, way, &mut changed).await?
+        write::<DB>(&mut conn, now, batch, way, &mut met).await?
     };
-    let mut settled = vec![Settled::Stored; batch.len()];
+    let stored = |settle: &Settle| met.reasons.get(&settle.id).cloned().map_or(Settled::Stored, Settled::PassedOn);
+    let mut settled: Vec<Settled> = batch.iter().map(stored).collect();
     if !unwritten.is_empty() {
         let ids = unwritten.of(batch).map(|settle| settle.id).collect::<Vec<_>>();
         let rows = DB::fetch(&mut conn, &SettleStatements::of(DB::KIND).verify, &[now, Arg::Ids(&ids)]).await?;
@@ -118,7 +128,7 @@ async fn settle_once<DB: Dialect>(
         let stored = HashMap::<i64, StoredState>::from_iter(stored);
         for (answer, settle) in settled.iter_mut().zip(batch) {
             if unwritten.has(settle) {
-                *answer = match changed.contains(&settle.id) {
+                *answer = match met.changed.contains(&settle.id) {
                     true => Settled::Changed,
                     false => settle.judge(stored.get(&settle.id)),
                 };
@@ -136,25 +146,24 @@ async fn write_and_unblock<DB: Dialect>(
     now: Arg<'_>,
     batch: &[Settle],
     way: Way,
-    changed: &mut Vec<i64>,
+    met: &mut Met,
 ) -> sqlx::Result<Fences> {
-    let unwritten = write::<DB>(tx, now, batch, way, changed).await?;
+    let unwritten = write::<DB>(tx, now, batch, way, met).await?;
     let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
     unblock::<DB>(tx, now, ended).await?;
     Ok(unwritten)
 }
 
-/// Writes the outcomes whose fence holds. Returns the fences of the others, and adds to `changed` which of these were decided by rows of
-/// targets that have changed.
+/// Writes the outcomes whose fence holds. Returns the fences of the others, and adds to `met` what else the caller has to know.
 async fn write<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     batch: &[Settle],
     way: Way,
-    changed: &mut Vec<i64>,
+    met: &mut Met,
 ) -> sqlx::Result<Fences> {
     match way {
-        Way::Steps { evict } => settle_by_steps::<DB>(conn, now, batch, evict, changed).await,
+        Way::Steps { evict } => settle_by_steps::<DB>(conn, now, batch, evict, met).await,
         Way::AtOnce(at_once) => settle_at_once::<DB>(conn, now, at_once, batch).await,
         Way::Bare(bare) => settle_bare::<DB>(conn, now, bare, batch).await,
     }
@@ -166,14 +175,17 @@ async fn settle_by_steps<DB: Dialect>(
     now: Arg<'_>,
     batch: &[Settle],
     evict: bool,
-    changed_ones: &mut Vec<i64>,
+    met: &mut Met,
 ) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
     let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
     let mut held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
-    changed_ones.extend(changed::<DB>(tx, now, held.of(batch)).await?);
-    held.leave(changed_ones);
-    held.leave(&pass_on::<DB>(tx, now, held.of(batch)).await?);
+    met.changed = changed::<DB>(tx, now, held.of(batch)).await?;
+    held.leave(&met.changed);
+    let inserted = pass_on::<DB>(tx, now, held.of(batch)).await?;
+    held.leave(&inserted.blocked);
+    let with_kept = |settle: &Settle| Some((settle.id, settle.reason_with(inserted.kept.get(&settle.id)?)?));
+    met.reasons = held.of(batch).filter_map(with_kept).collect();
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for settle in held.of(batch) {
         match &settle.transition.next {
@@ -190,7 +202,8 @@ async fn settle_by_steps<DB: Dialect>(
     }
     let kept = archive_bare::<DB>(tx, now, kept).await?;
     if !kept.is_empty() {
-        let rows = json(&kept.into_iter().map(NewState::new).collect::<Vec<_>>())?;
+        let ended = |settle| NewState::new(settle).because(met.reasons.get(&settle.id));
+        let rows = json(&kept.into_iter().map(ended).collect::<Vec<_>>())?;
         DB::execute(tx, &statements.archive, &[now, rows.as_str().into()]).await?;
     }
     if !ended.is_empty() {

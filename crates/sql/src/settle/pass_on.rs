@@ -1,11 +1,15 @@
 //! Inserts the notices of targets: with the outcome of the notice that is passed on, or in parts before it. They are copies of that
 //! notice, which is still there.
 //!
+//! Where a target still has an earlier notice of the dedupe key, it keeps that one, and the caller gets to know which one it is.
+//!
 //! Where another transaction has inserted the dedupe key that a target would get, and has not ended, an insert would wait for it, with all
 //! locks of its own transaction. So notices with a key are passed on one by one, each within a savepoint, and none waits.
 
+use std::collections::HashMap;
+
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{PassOn, PassedOn, SeenTarget, Settle, TargetRow, same_targets};
+use solid_notify_core::store::{Kept, PassOn, PassedOn, SeenTarget, Settle, TargetRow, same_targets};
 use sqlx::Connection;
 
 use crate::connections::Share;
@@ -32,6 +36,15 @@ columns! {
 }
 
 columns! {
+    /// The notice that has the dedupe key which a target would get. (The fence is in no index, see [`Kind::lock_shared`].)
+    Holder():
+    target = "b.target";
+    id = "t.id";
+    is_passed_on = "CASE WHEN t.parent_id = m.id THEN 1 ELSE 0 END";
+    _fence = "t.fence";
+}
+
+columns! {
     Progress():
     targets = "p.targets";
     done = "p.done";
@@ -42,6 +55,7 @@ statements! {
     pass_on,
     pass_on_keyed,
     keyed,
+    holders,
     lock_to_pass_on,
     families,
     passing,
@@ -49,7 +63,6 @@ statements! {
     note_passing,
     old_passing,
     forget_passing,
-    [probe_keys,]
 }
 
 impl PassOnStatements {
@@ -78,10 +91,11 @@ impl PassOnStatements {
                 "SELECT m.id FROM notify_msg m WHERE {} AND m.dedupe_key IS NOT NULL",
                 kind.listed("m.id", "$2")
             )),
-            // MySQL's shortest wait is a second, but a lock can be asked for without waiting.
-            probe_keys: kind
-                .keys_of_targets_now()
-                .map(|keys| statement(format!("SELECT t.id FROM {passed} {notices} {keys}"))),
+            holders: statement(format!(
+                "SELECT {columns} FROM {passed} {notices} {holders}",
+                columns = Holder::list(),
+                holders = kind.holders_of_keys()
+            )),
             lock_to_pass_on: statement(lock_sending(kind)),
             // Definitions and their targets.
             families: statement(format!(
@@ -137,17 +151,26 @@ async fn families<DB: Dialect>(
     rows.iter().map(read).collect()
 }
 
-/// Inserts the notices of targets of these outcomes. Returns the notices for which a dedupe key is held by another transaction; of these
-/// nothing is inserted.
+/// What became of the notices of targets of some outcomes.
+#[derive(Default)]
+pub(crate) struct Inserted {
+    /// The notices for which a dedupe key is held by another transaction. Of these nothing is inserted.
+    pub(crate) blocked: Vec<i64>,
+    /// The targets that kept an earlier notice, by the notice that was passed on.
+    pub(crate) kept: HashMap<i64, Vec<Kept>>,
+}
+
+/// Inserts the notices of targets of these outcomes.
 pub(crate) async fn pass_on<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     held: impl Iterator<Item = &Settle>,
-) -> sqlx::Result<Vec<i64>> {
+) -> sqlx::Result<Inserted> {
     let mut passed: Vec<(i64, i64)> =
-        held.flat_map(|settle| settle.pass_to.iter().map(|target| (settle.id, *target))).collect();
+        held.flat_map(|settle| settle.pass_to.iter().map(|target| (settle.id, target.id))).collect();
+    let mut inserted = Inserted::default();
     if passed.is_empty() {
-        return Ok(Vec::new());
+        return Ok(inserted);
     }
     // In one order, so that two sweepers with the same dedupe keys do not wait for each other.
     passed.sort_unstable();
@@ -159,33 +182,59 @@ pub(crate) async fn pass_on<DB: Dialect>(
     if !plain.is_empty() {
         DB::execute(tx, &statements.pass_on, &[now, rows(&plain)?.as_str().into()]).await?;
     }
-    let mut blocked = Vec::new();
     for of_one in of_keyed.chunk_by(|one, next| one.0 == next.0) {
-        if !insert_keyed::<DB>(tx, now, of_one).await? {
-            blocked.extend(of_one.first().map(|(id, _)| *id));
+        let Some((id, _)) = of_one.first() else { continue };
+        match insert_keyed::<DB>(tx, now, of_one).await? {
+            Some(kept) if kept.is_empty() => {}
+            Some(kept) => drop(inserted.kept.insert(*id, kept)),
+            None => inserted.blocked.push(*id),
         }
     }
-    Ok(blocked)
+    Ok(inserted)
 }
 
-/// Inserts the notices of targets of one notice that has a dedupe key. Returns false, and inserts none, where another transaction holds the
-/// key of one of them.
-async fn insert_keyed<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, passed: &[(i64, i64)]) -> sqlx::Result<bool> {
-    let statements = PassOnStatements::of(DB::KIND);
+/// Inserts the notices of targets of one notice that may have a dedupe key. Returns the targets that kept an earlier notice of the key; `None`,
+/// and inserts none, where another transaction holds the key of one of them.
+async fn insert_keyed<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    passed: &[(i64, i64)],
+) -> sqlx::Result<Option<Vec<Kept>>> {
     let rows = rows(passed)?;
     let args = [now, rows.as_str().into()];
     let mut point = tx.begin().await?;
-    let inserted = async {
-        if let Some(probe_keys) = &statements.probe_keys {
-            DB::fetch(&mut point, probe_keys, &args).await?;
-        }
-        DB::execute(&mut point, &statements.pass_on_keyed, &args).await
-    };
-    match inserted.await {
-        Ok(_) => point.commit().await.map(|()| true),
-        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => point.rollback().await.map(|()| false),
+    match insert_or_find::<DB>(&mut point, &args, passed.len()).await {
+        Ok(Some(kept)) => point.commit().await.map(|()| Some(kept)),
+        Ok(None) => point.rollback().await.map(|()| None),
+        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => point.rollback().await.map(|()| None),
         Err(error) => Err(error),
     }
+}
+
+/// Inserts these notices, and returns which targets kept an earlier one; `None` where an earlier one has ended between the two.
+async fn insert_or_find<DB: Dialect>(
+    point: &mut DB::Connection,
+    args: &[Arg<'_>],
+    count: usize,
+) -> sqlx::Result<Option<Vec<Kept>>> {
+    let PassOnStatements { pass_on_keyed, holders, .. } = PassOnStatements::of(DB::KIND);
+    // MySQL's shortest wait is a second, but a lock can be asked for without waiting.
+    if DB::KIND.asks_for_keys() {
+        DB::fetch(point, holders, args).await?;
+    }
+    if usize::try_from(DB::execute(point, pass_on_keyed, args).await?.rows).is_ok_and(|rows| rows == count) {
+        return Ok(Some(Vec::new()));
+    }
+    const AT: Holder = Holder::AT;
+    let rows = DB::fetch(point, holders, args).await?;
+    let mut kept = Vec::new();
+    for row in &rows {
+        if required::<DB>(row, AT.is_passed_on)? == 0 {
+            kept.push(Kept { target: required::<DB>(row, AT.target)?, notice: required::<DB>(row, AT.id)? });
+        }
+    }
+    // Of a notice without a key there is none.
+    Ok((rows.len() == count).then_some(kept))
 }
 
 /// The notices and their targets as the statements read them.
@@ -214,39 +263,54 @@ async fn carry_out<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, part: &Pa
     if DB::fetch(tx, &statements.lock_to_pass_on, &claim).await?.is_empty() {
         return Ok(PassedOn::Busy);
     }
-    let (targets, done) = match DB::fetch(tx, &statements.passing, &claim[..2]).await?.first() {
+    let (targets, done, mut kept) = match DB::fetch(tx, &statements.passing, &claim[..2]).await?.first() {
         Some(row) => {
             let (text, done) =
                 (required_text::<DB>(row, Progress::AT.targets)?, required::<DB>(row, Progress::AT.done)?);
-            let targets: Vec<i64> = text.split(' ').filter_map(|target| target.parse().ok()).collect();
-            (targets, usize::try_from(done).unwrap_or_default())
+            let (targets, kept) = progress(&text);
+            (targets, usize::try_from(done).unwrap_or_default(), kept)
         }
         None => {
             let current = families::<DB>(tx, now, &[part.def_id]).await?;
             if !same_targets(&part.known, part.def_id, &current) {
                 return Ok(PassedOn::Changed);
             }
-            let text = listed(&part.targets);
+            let text = listed(&part.targets, &[]);
             DB::execute(tx, &statements.begin_passing, &[now, part.id.into(), text.as_str().into()]).await?;
-            (part.targets.clone(), 0)
+            (part.targets.clone(), 0, Vec::new())
         }
     };
     let (targets, next) = part.step(&targets, done);
     let passed: Vec<(i64, i64)> =
         targets.get(done..next).unwrap_or_default().iter().map(|target| (part.id, *target)).collect();
     if !passed.is_empty() {
-        if !insert_keyed::<DB>(tx, now, &passed).await? {
-            return Ok(PassedOn::Busy);
-        }
-        let (text, next) = (listed(&targets), i64::try_from(next).unwrap_or(i64::MAX));
+        let Some(keep) = insert_keyed::<DB>(tx, now, &passed).await? else { return Ok(PassedOn::Busy) };
+        kept.extend(keep);
+        let (text, next) = (listed(&targets, &kept), i64::try_from(next).unwrap_or(i64::MAX));
         DB::execute(tx, &statements.note_passing, &[now, part.id.into(), next.into(), text.as_str().into()]).await?;
     }
-    Ok(PassedOn::Part { targets, done: next })
+    Ok(PassedOn::Part { targets, done: next, kept })
 }
 
-/// The ids as `notify_passing` has them.
-fn listed(targets: &[i64]) -> String {
-    targets.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
+/// The targets as `notify_passing` has them: their ids, and behind one that kept an earlier notice `=` and the id of that notice.
+fn listed(targets: &[i64], kept: &[Kept]) -> String {
+    let target = |target: &i64| match kept.iter().find(|kept| kept.target == *target) {
+        Some(kept) => format!("{target}={}", kept.notice),
+        None => target.to_string(),
+    };
+    targets.iter().map(target).collect::<Vec<_>>().join(" ")
+}
+
+/// Reads what [`listed`] returned.
+fn progress(text: &str) -> (Vec<i64>, Vec<Kept>) {
+    let (mut targets, mut kept) = (Vec::new(), Vec::new());
+    for word in text.split(' ') {
+        let (target, notice) = word.split_once('=').map_or((word, None), |(target, notice)| (target, Some(notice)));
+        let Ok(target) = target.parse() else { continue };
+        targets.push(target);
+        kept.extend(notice.and_then(|notice| notice.parse().ok()).map(|notice| Kept { target, notice }));
+    }
+    (targets, kept)
 }
 
 /// Deletes at most `limit` rows of progress whose notices are gone. Returns how many.

@@ -55,6 +55,11 @@ pub(crate) struct NewState<'a> {
 }
 
 impl<'a> NewState<'a> {
+    /// Returns the state with this end reason instead of the decided one.
+    pub(crate) fn because(self, reason: Option<&'a String>) -> Self {
+        Self { reason: reason.map(String::as_str).or(self.reason), ..self }
+    }
+
     pub(crate) fn new(settle: &'a Settle) -> Self {
         let Fenced { notice_id, fence, was, overdue } = Fenced::new(settle);
         let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
@@ -92,12 +97,13 @@ pub(crate) struct ToTarget {
 
 columns! {
     /// What an outcome that was not written is compared with.
-    pub(crate) Judged():
+    pub(crate) Judged(reason: &str):
     id = "m.id";
     fence = "m.fence";
     status = "m.status";
     failures = "m.failures";
     crashes = "m.crashes";
+    reason = reason;
 }
 
 /// Reads the id of a notice whose outcome was not written, and its stored state.
@@ -108,6 +114,7 @@ pub(crate) fn read_stored<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Stor
         status: Status::from_code(required::<DB>(row, AT.status)?),
         failures: required::<DB>(row, AT.failures)?,
         crashes: required::<DB>(row, AT.crashes)?,
+        reason: DB::text(row, AT.reason)?,
     };
     Ok((required::<DB>(row, AT.id)?, state))
 }

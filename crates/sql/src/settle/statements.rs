@@ -132,10 +132,11 @@ impl SettleStatements {
                  FROM notify_msg AS m{by_id}
                  WHERE {listed}
                  UNION ALL
-                 SELECT {columns}
+                 SELECT {ended}
                  FROM notify_msg_history AS m{by_id}
                  WHERE {listed}",
-                columns = Judged::list(),
+                columns = Judged::list("NULL"),
+                ended = Judged::list("m.end_reason"),
                 by_id = kind.by_index("PRIMARY"),
                 listed = kind.listed("m.id", "$2")
             )),
@@ -144,13 +145,22 @@ impl SettleStatements {
 }
 
 impl Kind {
-    /// Joins and locks the notices `t` that have the dedupe keys which the targets `b.target` of the notices `m` would get; fails where another
-    /// transaction holds one. `None`: an insert waits for so short a time that nothing has to ask before.
-    pub(crate) fn keys_of_targets_now(self) -> Option<&'static str> {
-        (self == MySql).then_some(
-            "STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target AND t.unique_key = m.dedupe_key
-             /*M! LOCK IN SHARE MODE NOWAIT */ /*!80000 FOR SHARE OF t NOWAIT */",
-        )
+    /// Joins the notices `t` that have the dedupe keys which the targets `b.target` of the notices `m` would get. On MySQL, whose transaction
+    /// reads rows as they were at its begin, it also locks them, and fails where another transaction holds one.
+    pub(crate) fn holders_of_keys(self) -> String {
+        let has_key = format!("t.def_id = b.target AND t.dedupe_key = m.dedupe_key AND {}", self.keeps_its_key("t."));
+        match self {
+            Postgres => format!("CROSS JOIN LATERAL (SELECT t.* FROM notify_msg t WHERE {has_key} OFFSET 0) AS t"),
+            MySql => "STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target AND t.unique_key = m.dedupe_key
+                      /*M! LOCK IN SHARE MODE NOWAIT */ /*!80000 FOR SHARE OF t NOWAIT */"
+                .into(),
+            Sqlite => format!("CROSS JOIN notify_msg t ON {has_key}"),
+        }
+    }
+
+    /// True where an insert waits so long for a dedupe key of another transaction that the key has to be asked for before.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        self == MySql
     }
 
     /// Joins the notices `m` of a batch `b`, the batch first.

@@ -117,7 +117,7 @@ async fn look_for(worker: &Worker, ids: Vec<i64>, keep: KeepHistory, is_closed: 
             // the attempt has ended.
             Ok(Some(record)) if record.status == Status::NotSent && !is_closed => {}
             Ok(Some(record)) if record.worker.as_deref() == Some(&worker.id) && !record.status.is_final() => {}
-            Ok(record) => worker.in_flight.report(&[id], &report_of(record.as_ref(), keep)),
+            Ok(record) => worker.in_flight.report(&[id], &report_of(worker, record.as_ref(), keep)),
             Err(error) => {
                 worker.health.mention(&error);
                 worker.in_flight.report(&[id], &FirstAttempt::StillDue);
@@ -127,12 +127,14 @@ async fn look_for(worker: &Worker, ids: Vec<i64>, keep: KeepHistory, is_closed: 
 }
 
 /// Returns the report for a notice that another node took, or that does not exist.
-fn report_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
+fn report_of(worker: &Worker, record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
     let Some(record) = record else {
         // Without history, a notice that another node has already delivered is missing too.
         return if keep == KeepHistory::Never { FirstAttempt::StillDue } else { FirstAttempt::RolledBack };
     };
+    let passes_on = || worker.definition(record.def_id).is_some_and(|definition| definition.has_targets);
     match record.status {
+        Status::Succeeded if passes_on() => FirstAttempt::PassedOn(record.end_reason.clone().unwrap_or_default()),
         Status::Succeeded | Status::Cancelled | Status::AwaitingAck => FirstAttempt::Succeeded,
         Status::DeadLetter | Status::Failed => {
             let last = record.errors.last().map(|attempt| attempt.message.clone());

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::called::{Called, Message, hide, kept, timed_out};
-use super::decrypt::decrypt;
+use super::decrypt::{decrypt, undecryptable};
 use super::holding::wait;
 use super::in_flight::AttemptsInFlight;
 use super::large::read_param;
@@ -101,7 +101,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
             return outcome;
         }
         Err(error) => {
-            let problem = format!("encrypt_param: the parameter of notice {} cannot be decrypted: {error}", claimed.id);
+            let problem = undecryptable(worker, definition, claimed.id, &error);
             let key = match &error {
                 CipherError::UnknownKey { key, .. } => Some(key.as_str()),
                 CipherError::WrongKey { needed, .. } => Some(needed.as_str()),

@@ -1,4 +1,4 @@
-//! Decrypting a parameter before its handler is called.
+//! Decrypting a parameter before its handler is called, and the text about one that waits because it cannot be decrypted now.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,4 +24,17 @@ pub(super) fn decrypt(
         claimed.param = param;
     }
     Ok(encrypted)
+}
+
+/// Returns why a notice waits, beginning with the column that it is about.
+pub(super) fn undecryptable(worker: &Worker, definition: &Definition, id: i64, error: &CipherError) -> String {
+    let CipherError::OtherDefinition { definition: of } = error else {
+        return format!("encrypt_param: the parameter of notice {id} cannot be decrypted: {error}");
+    };
+    let name = worker.definition(*of).map(|of| format!(" ({:?})", of.row.name)).unwrap_or_default();
+    format!(
+        "target_of: the parameter of notice {id} is encrypted for the definition {of}{name}, and {this:?} is neither that definition nor its \
+         target; set target_of to {of} again, and give the other definition a target of its own",
+        this = definition.row.name
+    )
 }

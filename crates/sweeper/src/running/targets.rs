@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use solid_notify_core::definition::{TargetFilter, Unjudged};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{DecidedBy, PassOn, PassedOn, SeenTarget};
+use solid_notify_core::store::{DecidedBy, Kept, NamedTarget, PassOn, PassedOn, SeenTarget, passed_on};
 use solid_notify_core::transition::Event;
 use tokio::time::Instant;
 
@@ -60,8 +60,9 @@ pub(super) async fn pass_on(
     let owed: Vec<i64> = takes.iter().filter(demands).map(|target| target.row.id).collect();
     // A claim before may have begun with parts, of which only the store knows.
     let (pass_to, decided_by, event) = if owed.is_empty() && ids.len() <= most && claimed.fence == 1 {
-        let (note, decided_by) = (note(&definitions, &ids), Box::new(DecidedBy::Targets(known)));
-        (ids, Some(decided_by), Event::PassedOn(note))
+        let (targets, decided_by) = (named(&definitions, &ids), Box::new(DecidedBy::Targets(known)));
+        let note = passed_on(&targets, &[]);
+        (targets, Some(decided_by), Event::PassedOn(note))
     } else {
         let (id, def_id, fence) = (claimed.id, claimed.def_id, claimed.fence);
         // In a box, because it is rare.
@@ -82,12 +83,12 @@ async fn in_parts(worker: &Worker, definition: &Definition, part: PassOn) -> Eve
             () = worker.signals.handlers_cancelled() => break,
         };
         match passed {
-            Ok(PassedOn::Part { targets, done }) => {
+            Ok(PassedOn::Part { targets, done, kept }) => {
                 worker.not_handed_back(part.def_id);
                 worker.signals.sweep_soon();
                 let left = targets.get(done..).unwrap_or_default();
                 if left.is_empty() {
-                    return Event::PassedOn(note(&worker.definitions(), &targets));
+                    return Event::PassedOn(note(&worker.definitions(), &targets, &kept));
                 }
                 if left.iter().all(|target| part.owed.contains(target)) {
                     let problem = owed(&worker.definitions(), part.id, left);
@@ -107,14 +108,15 @@ async fn in_parts(worker: &Worker, definition: &Definition, part: PassOn) -> Eve
     Event::HandedBack(Duration::ZERO)
 }
 
-/// Returns what people read of a notice that these targets got.
-fn note(definitions: &Definitions, takes: &[i64]) -> String {
-    let names = names(definitions, takes);
-    match takes.len() {
-        0 => "no target accepted it".to_owned(),
-        1 => format!("passed on to the target {names}"),
-        count => format!("passed on to {count} targets: {names}"),
-    }
+/// Returns what people read of a notice that was passed on to these targets.
+fn note(definitions: &Definitions, takes: &[i64], kept: &[Kept]) -> String {
+    passed_on(&named(definitions, takes), kept)
+}
+
+/// Returns targets with their names. One that was deleted since then has its id.
+fn named(definitions: &Definitions, targets: &[i64]) -> Vec<NamedTarget> {
+    let name = |id: i64| definitions.get(id).and_then(|target| target.row.target_name().map(str::to_owned));
+    targets.iter().map(|id| NamedTarget::new(*id, name(*id).unwrap_or_else(|| id.to_string()))).collect()
 }
 
 /// Returns why a notice waits that these targets cannot get, while the others have it.
@@ -122,13 +124,8 @@ fn owed(definitions: &Definitions, id: i64, targets: &[i64]) -> String {
     format!(
         "encrypt_param: notice {id} is owed to {}, whose row demands encryption, and its parameter is stored as plaintext; set encrypt_param \
          also for the definition, or to false for the target; its other targets have it",
-        names(definitions, targets)
+        named(definitions, targets).into_iter().map(|target| target.name).collect::<Vec<_>>().join(", ")
     )
-}
-
-fn names(definitions: &Definitions, targets: &[i64]) -> String {
-    let name = |id: &i64| definitions.get(*id)?.row.target_name().map(str::to_owned);
-    targets.iter().filter_map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns for each target whether it gets a notice. One that is paused gets it, and it waits there. One whose filter is invalid, or cannot be

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use solid_notify_core::add::DESCRIPTION_LIMIT;
 use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LastResponse, Response, append_attempt, clean_text};
-use solid_notify_core::store::Settle;
+use solid_notify_core::store::{REASON_LIMIT, Settle};
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
 
 use super::alarm::{alarm_of, breaker_input};
 use super::pending::{Decided, Outcome};
 use crate::worker::Worker;
 
-/// The longest end reason of a notice, in bytes.
-const REASON_LIMIT: usize = 4096;
 /// The longest name of an error's type, in bytes. The name of a generic type can be long.
 const ERROR_TYPE_LIMIT: usize = 200;
 

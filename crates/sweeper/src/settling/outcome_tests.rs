@@ -7,6 +7,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::NamedTarget;
 use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{ErrorClass, NotifyDef, Status, StoreError};
 use solid_notify_testkit::MemoryOutbox;
@@ -110,7 +111,8 @@ async fn batches_are_cut_by_their_number_and_size() {
     // What they insert for targets counts, too.
     let mut passed_on = decided(&worker, 0..9);
     for decided in &mut passed_on {
-        (decided.settle.pass_to, decided.outcome.passed) = ((0..5).collect(), 100_000);
+        let targets = (0..5).map(|id| NamedTarget::new(id, "erp")).collect();
+        (decided.settle.pass_to, decided.outcome.passed) = (targets, 100_000);
     }
     pending.add(passed_on.into_iter());
     assert_eq!(sizes(&mut pending), [4, 4, 1]);

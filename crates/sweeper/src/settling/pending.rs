@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use solid_notify_core::ErrorClass;
 use solid_notify_core::notice::{ClaimedNotice, Response};
-use solid_notify_core::store::{DecidedBy, Settle, Shape};
+use solid_notify_core::store::{DecidedBy, NamedTarget, Settle, Shape};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -48,7 +48,7 @@ pub(crate) struct Outcome {
     /// The permit for a crash-looping notice, released when the outcome is stored.
     pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
     /// The targets to which it is passed on.
-    pub(crate) pass_to: Vec<i64>,
+    pub(crate) pass_to: Vec<NamedTarget>,
     /// The rows of targets by which it was decided.
     pub(crate) decided_by: Option<Box<DecidedBy>>,
     /// The bytes of the parameter that each of them gets.

@@ -115,11 +115,12 @@ fn written(worker: &Worker, mut batch: Batch, settles: &[Settle], replies: Vec<S
     let (mut locked, mut changed) = (Vec::new(), Vec::new());
     for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
         match reply {
-            Settled::Stored => settled(worker, decided),
+            Settled::Stored => settled(worker, decided, None),
+            Settled::PassedOn(reason) => settled(worker, decided, Some(reason)),
             Settled::Locked if !decided.outcome.overdue => locked.push(decided),
             Settled::Changed if !decided.outcome.overdue => changed.push(decided.outcome.judged_again()),
             Settled::Locked | Settled::Changed | Settled::LostLease | Settled::Ended(_) => {
-                lost(worker, &decided, reply)
+                lost(worker, &decided, &reply)
             }
         }
     }
@@ -174,8 +175,8 @@ fn mark_delayed(worker: &Worker, decided: &mut [Decided]) {
     }
 }
 
-/// Handles an outcome that is stored.
-fn settled(worker: &Worker, decided: Decided) {
+/// Handles an outcome that is stored, with the end reason that the store gave it instead of the decided one, if it did.
+fn settled(worker: &Worker, decided: Decided, instead: Option<String>) {
     let definition = decided.definition();
     let Decided { settle, outcome, .. } = &decided;
     let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
@@ -190,9 +191,12 @@ fn settled(worker: &Worker, decided: Decided) {
             worker.outcomes.count(outcome, |totals| &totals.dead);
             FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
         }
-        Next::Finish { .. } => {
+        Next::Finish { reason, .. } => {
             worker.outcomes.count(outcome, |totals| &totals.succeeded);
-            FirstAttempt::Succeeded
+            match &outcome.event {
+                Event::PassedOn(_) => FirstAttempt::PassedOn(instead.or_else(|| reason.clone()).unwrap_or_default()),
+                _ => FirstAttempt::Succeeded,
+            }
         }
         Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
         Next::Wait { status: Status::AwaitingAck, .. } => {
@@ -231,7 +235,7 @@ fn measure(worker: &Worker, decided: &Decided) {
 }
 
 /// Handles an outcome that is not stored, because the notice has changed since its claim.
-fn lost(worker: &Worker, decided: &Decided, reply: Settled) {
+fn lost(worker: &Worker, decided: &Decided, reply: &Settled) {
     let is_acked = is_acked_delivery(decided, reply);
     if is_acked {
         measure(worker, decided);
@@ -262,9 +266,9 @@ fn forget(worker: &Worker, decided: &Decided) {
 }
 
 /// Whether the ack of a delivery came before the delivery was stored, as that of a fast receiver often does.
-fn is_acked_delivery(decided: &Decided, reply: Settled) -> bool {
+fn is_acked_delivery(decided: &Decided, reply: &Settled) -> bool {
     let awaits_ack = matches!(decided.settle.transition.next, Next::Wait { status: Status::AwaitingAck, .. });
-    reply == Settled::Ended(Status::Succeeded) && awaits_ack && !decided.outcome.overdue
+    *reply == Settled::Ended(Status::Succeeded) && awaits_ack && !decided.outcome.overdue
 }
 
 fn report_acked(decided: &Decided) {
@@ -272,7 +276,7 @@ fn report_acked(decided: &Decided) {
     tracing::debug!(%definition, id, attempt, "delivered, and acked already");
 }
 
-fn report_lost(decided: &Decided, reply: Settled) {
+fn report_lost(decided: &Decided, reply: &Settled) {
     let (definition, Decided { settle, outcome, .. }) = (decided.definition(), decided);
     let then = match reply {
         Settled::Ended(Status::DeadLetter) => "the notice had no try left: it is a dead letter",

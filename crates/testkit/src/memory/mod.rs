@@ -21,7 +21,7 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Authority, Edit, Edited, LastTick, NoticeCounts, PassOn, PassedOn, Paused, Purged, SeenNode,
+    AuditEntry, Authority, Edit, Edited, Kept, LastTick, NoticeCounts, PassOn, PassedOn, Paused, Purged, SeenNode,
     SeriesCounts, Settle, Settled, StoredState, TargetRow, same_targets,
 };
 use solid_notify_core::transition::Next;
@@ -42,8 +42,9 @@ pub(crate) struct State {
     history: BTreeMap<i64, Ended>,
     /// By the id of the notice, with the fence of the last claim that has used it.
     authorities: BTreeMap<i64, (Authority, i64)>,
-    /// The targets to which a notice is passed on in parts, and how many of them have it, by the id of the notice.
-    passing: BTreeMap<i64, (Vec<i64>, usize)>,
+    /// The targets to which a notice is passed on in parts, how many of them have it, and those that kept an earlier one, by the id of the
+    /// notice.
+    passing: BTreeMap<i64, (Vec<i64>, usize, Vec<Kept>)>,
     /// By id, each with whether it has stopped.
     nodes: BTreeMap<String, (SeenNode, bool)>,
     audit: Vec<AuditEntry>,
@@ -201,7 +202,8 @@ impl State {
             return Settled::Changed;
         }
         let Some(mut live) = self.live.remove(&settle.id) else { return Settled::LostLease };
-        settle.pass_to.iter().for_each(|target| self.pass_on(&live, *target, now));
+        let kept: Vec<Kept> = settle.pass_to.iter().filter_map(|target| self.pass_on(&live, target.id, now)).collect();
+        let instead = settle.reason_with(&kept);
         live.notice.failures = settle.transition.failures;
         live.notice.crashes = settle.transition.crashes;
         live.notice.errors.clone_from(&settle.errors);
@@ -220,39 +222,40 @@ impl State {
                 live.notice.status = *status;
                 live.next_call_time = None;
                 if *keep {
-                    let (error_group, reason) = (settle.error_group, reason.clone());
+                    let (error_group, reason) = (settle.error_group, instead.clone().or_else(|| reason.clone()));
                     self.history.insert(settle.id, Ended { live, error_group, finish_time: now, reason });
                 }
             }
         }
         held_ones.push(settle);
-        Settled::Stored
+        instead.map_or(Settled::Stored, Settled::PassedOn)
     }
 
     fn pass_on_part(&mut self, part: &PassOn, now: DateTime<Utc>) -> PassedOn {
         let is_held = |live: &&Live| live.notice.fence == part.fence && live.notice.status == Status::Sending;
         let Some(live) = self.live.get(&part.id).filter(is_held).cloned() else { return PassedOn::Busy };
-        let (targets, done) = match self.passing.get(&part.id).cloned() {
+        let (targets, done, mut kept) = match self.passing.get(&part.id).cloned() {
             Some(begun) => begun,
             None => {
                 let rows: Vec<_> = self.definitions.values().map(TargetRow::new).collect();
                 if !same_targets(&part.known, part.def_id, &rows) {
                     return PassedOn::Changed;
                 }
-                (part.targets.clone(), 0)
+                (part.targets.clone(), 0, Vec::new())
             }
         };
         let (targets, next) = part.step(&targets, done);
-        targets[done..next].iter().for_each(|target| self.pass_on(&live, *target, now));
-        self.passing.insert(part.id, (targets.clone(), next));
-        PassedOn::Part { targets, done: next }
+        kept.extend(targets[done..next].iter().filter_map(|target| self.pass_on(&live, *target, now)));
+        self.passing.insert(part.id, (targets.clone(), next, kept.clone()));
+        PassedOn::Part { targets, done: next, kept }
     }
 
-    /// Adds a notice to a target, unless a live one of the target has its dedupe key.
-    fn pass_on(&mut self, parent: &Live, target: i64, now: DateTime<Utc>) {
-        let is_taken = |key: &String| self.live.values().any(|live| live.has_dedupe_key(target, key));
-        if parent.dedupe_key.as_ref().is_some_and(is_taken) {
-            return;
+    /// Adds a notice to a target, unless a live one of the target has its dedupe key. Returns that one, if it is of another notice.
+    fn pass_on(&mut self, parent: &Live, target: i64, now: DateTime<Utc>) -> Option<Kept> {
+        let holder = |key: &String| self.live.values().find(|live| live.has_dedupe_key(target, key));
+        if let Some(holder) = parent.dedupe_key.as_ref().and_then(holder) {
+            let is_other = holder.parent_id != Some(parent.notice.id);
+            return is_other.then_some(Kept { target, notice: holder.notice.id });
         }
         let (id, of) = (self.next_id(), &parent.notice);
         let mut live = Live::of(id, target, of.param.clone(), now, now);
@@ -264,15 +267,18 @@ impl State {
         live.notice.tag.clone_from(&of.tag);
         live.parent_id = Some(of.id);
         self.live.insert(id, live);
+        None
     }
 
     fn judge_missing(&self, settle: &Settle) -> Settled {
-        let stored = self.live.get(&settle.id).or_else(|| self.history.get(&settle.id).map(|ended| &ended.live));
-        let stored = stored.map(|Live { notice, .. }| StoredState {
+        let ended = || self.history.get(&settle.id).map(|ended| (&ended.live, ended.reason.clone()));
+        let stored = self.live.get(&settle.id).map(|live| (live, None)).or_else(ended);
+        let stored = stored.map(|(Live { notice, .. }, reason)| StoredState {
             fence: notice.fence,
             status: Some(notice.status),
             failures: notice.failures,
             crashes: notice.crashes,
+            reason,
         });
         settle.judge(stored.as_ref())
     }

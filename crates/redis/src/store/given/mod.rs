@@ -14,8 +14,8 @@ use serde::Serialize;
 
 pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{
-    Arrived, Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, SeriesRow, Settle,
-    SettleMode,
+    Arrived, Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, KeyAnswer, New, Outcome, PassedOn, Plain, SeriesRow,
+    Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
 pub(super) use verb::{StepVerb, Target, Verb};
@@ -177,6 +177,7 @@ pub(super) enum Change<'a> {
     },
     Forwarded {
         lists: Vec<Arrived>,
+        answers: Vec<KeyAnswer>,
     },
     Test {
         member: String,

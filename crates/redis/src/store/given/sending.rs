@@ -54,6 +54,16 @@ pub(in crate::store) struct Arrived {
     pub(in crate::store) arrived: i64,
 }
 
+/// What a target answered about the dedupe key of a notice that was passed on to it.
+#[derive(Serialize)]
+pub(in crate::store) struct KeyAnswer {
+    /// The notice that was passed on.
+    pub(in crate::store) member: String,
+    pub(in crate::store) target: String,
+    /// The notice that the target kept; empty: none, so it has got this one.
+    pub(in crate::store) kept: String,
+}
+
 /// A notice for a target, as the settle script stores it, and its number within the definition that passes it on.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::store) struct ForTarget {
@@ -81,6 +91,13 @@ pub(in crate::store) struct ForTarget {
 }
 
 impl ForTarget {
+    /// Returns what the target answered about its dedupe key, if it has one. `kept`: the notice that has the key instead, or an empty text.
+    pub(in crate::store) fn answer(&self, target: &str, kept: &str) -> Option<KeyAnswer> {
+        self.dedupe_key.as_ref()?;
+        let kept = kept.trim_start_matches('0').to_owned();
+        Some(KeyAnswer { member: self.parent_id.clone(), target: target.to_owned(), kept })
+    }
+
     pub(in crate::store) fn numbered(self, number: i64) -> Self {
         Self { number, ..self }
     }
@@ -187,8 +204,8 @@ pub(in crate::store) struct Outcome<'a> {
     pub(in crate::store) error_group: Option<Text<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) alarm: Option<String>,
-    #[serde(skip_serializing_if = "<[i64]>::is_empty")]
-    pub(in crate::store) pass_to: &'a [i64],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::store) pass_to: Vec<i64>,
 }
 
 /// True for a flag that is left out because it is not set.

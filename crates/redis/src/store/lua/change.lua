@@ -126,10 +126,11 @@ elseif what == 'progress' then
   return 1
 elseif what == 'pass_on' then
   -- The `member` and its `fence`; `targets`, which are stored if none are yet; those to which it is `owed`, which come last and get nothing now;
-  -- how many at `most`. Returns the stored targets and how many of them have it; nothing if the claim was lost; 'changed' if no targets are
-  -- stored or given.
+  -- how many at `most`. Returns the stored targets, how many of them have it, '1' if it has a dedupe key, and the answers of targets about that
+  -- key; nothing if the claim was lost; 'changed' if no targets are stored or given.
   local member = given.member
-  local status, fence, stored, done = fields(member, 'status', 'fence', 'pass_to', 'passed_on')
+  local status, fence, stored, done, dedupe_key, answers =
+    fields(member, 'status', 'fence', 'pass_to', 'passed_on', 'dedupe_key', 'answers')
   -- sending
   if status ~= '5' or fence ~= given.fence then return {} end
   if not stored and not given.targets then return { 'changed' } end
@@ -144,7 +145,7 @@ elseif what == 'pass_on' then
   for _, target in ipairs(owed) do targets[#targets + 1] = target end
   stored = table.concat(targets, ' ')
   redis.call('HSET', notice_key(member), 'pass_to', stored, 'passed_on', text(last))
-  return { stored, text(last) }
+  return { stored, text(last), dedupe_key and '1' or '', answers or '' }
 elseif what == 'extend' then
   -- `leases`: each has `member`, `fence` and `lease` in milliseconds. Returns the members whose lease was extended.
   local extended = {}
@@ -227,6 +228,15 @@ elseif what == 'tick' then
   return 1
 elseif what == 'forwarded' then
   -- Deletes what has arrived in other slots, as `lists`: each has the `target`, '' for alarms, and the number up to which it has `arrived`.
+  -- Notes the `answers` of targets about dedupe keys: each has the `member` that was passed on, the `target`, and the notice that it `kept`
+  -- instead, or ''. The first answer of a target counts.
+  for _, answer in ipairs(given.answers) do
+    local passed, answers = fields(answer.member, 'pass_to', 'answers')
+    local word = ' ' .. answer.target .. '='
+    if passed and not string.find(answers or '', word, 1, true) then
+      redis.call('HSET', notice_key(answer.member), 'answers', (answers or '') .. word .. answer.kept)
+    end
+  end
   for _, list in ipairs(given.lists) do
     local name = outgoing(list.target)
     local head = redis.call('LINDEX', name, 0)

@@ -1,7 +1,8 @@
 -- given: `mode`: 'look' (returns which fences hold, and the limits), 'free' or 'once' (settle), 'take' (settle, if all is unchanged);
 -- `outcomes`: each has `member`, `fence`, `from` and `status` (the status before and after), `overdue`, `delay` of one that waits,
 -- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `response`, `error_group`,
--- `alarm`; `pass_to`: the ids of the targets to which the notice is passed on;
+-- `alarm`; `pass_to`: the ids of the targets to which the notice is passed on. Of one with a dedupe key the reply is 'keyed', and nothing
+-- changes: its end reason says which targets kept an earlier notice, so it is passed on before;
 -- `history_limit`: how many successes of the definition are kept. To take: `seen_limits`, `new_limits`; `seen_mask`: which fences
 -- held, a word of 0 and 1; `alarm` of the circuit. Once: the `audit` entry of an operator's ack, if it is one.
 local mode = given.mode
@@ -32,7 +33,10 @@ local out = {}
 for i, outcome in ipairs(given.outcomes) do
   local member, status, failures, crashes = outcome.member, outcome.status, outcome.failures, outcome.crashes
   local stored_status, stored_fence, stored_failures, stored_crashes = fields(member, 'status', 'fence', 'failures', 'crashes')
-  if stored_status and is_held(outcome, stored_status, stored_fence) then
+  local held = stored_status and is_held(outcome, stored_status, stored_fence)
+  if held and outcome.pass_to and fields(member, 'dedupe_key') then
+    out[i] = 'keyed'
+  elseif held then
     -- It removes something, so what follows is stored on a full server, too.
     leave(member)
     for _, target in ipairs(outcome.pass_to or {}) do pass_on(member, target) end
@@ -66,7 +70,7 @@ for i, outcome in ipairs(given.outcomes) do
   elseif not outcome.overdue and stored_fence == outcome.fence and stored_status == status and stored_failures == failures
     and stored_crashes == crashes then
     -- An earlier call stored it, and its reply was lost. An overdue one may have been stored by another sweeper.
-    out[i] = 'was'
+    out[i] = outcome.pass_to and 'was ' .. (fields(member, 'end_reason') or '') or 'was'
   elseif stored_fence == outcome.fence and not LIVE[stored_status] then
     out[i] = 'ended ' .. stored_status
   else
