@@ -13,6 +13,7 @@ mod limits;
 mod long_templates;
 mod mail;
 mod mail_rows;
+mod malformed;
 mod prepared;
 mod receiver;
 mod recipients;

@@ -36,11 +36,11 @@ async fn any_password_logs_in(url: &str, mut set: impl AsyncFnMut(&str)) {
         set(password).await;
         let (code, out) = list(password).await;
         assert_eq!(code, 0, "{password}: {out}");
-        assert_ne!(list("abAcd").await.0, 0, "the server checks passwords");
+        assert_ne!(list(WRONG).await.0, 0, "the server checks passwords");
     }
 }
 
-/// Passes what comes to an address of IPv6 on to a server. Returns its port.
+/// Starts a relay on `[::1]` that connects each client to a server. Returns its port.
 async fn relay(server: SocketAddr) -> u16 {
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -207,7 +207,7 @@ async fn sent_by(channel: &str, url: &str, config: &str) -> String {
         &["migrate"][..],
         &["def", "create", "x", &handler, &config, "max_retry_times=0"],
         &["add", "x", "{\"n\":19.90}"],
-        &["run", "--until-idle", "--allow-network", "::1/128"],
+        &["run", "--until-idle", "--allow-network", "::1/128", "--allow-network", "127.0.0.1/32"],
         &["msg", "show", "1"],
     ] {
         let arguments = [&["--url", &store][..], arguments].concat();
@@ -218,11 +218,44 @@ async fn sent_by(channel: &str, url: &str, config: &str) -> String {
     printed
 }
 
+/// Returns a URL with this account and host. Each byte of the password is percent-encoded, as a URL allows.
+fn url_of(scheme: &str, account: &str, password: &str, rest: &str) -> String {
+    let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("{scheme}://{account}:{encoded}@{rest}")
+}
+
+/// A password that no server of these tests has.
+const WRONG: &str = "abAcd";
+
 /// No queue has this name and no stream this subject, which only the broker itself can say.
 const NO_QUEUE: &str = r#"{"url":"env:NOTIFY_SECRET_URL","routing_key":"no.queue.of.this.name"}"#;
 
 mod rabbitmq {
+    use test_servers::servers::rabbitmq;
+    use tokio::task::spawn_blocking;
+
     use super::*;
+
+    /// On a server of its own, because no client of the shared one may create accounts.
+    #[tokio::test]
+    async fn any_password_logs_in_on_private_rabbitmq() {
+        let accounts = PASSWORDS.iter().enumerate().map(|(k, password)| (format!("login_{k}"), (*password).to_owned()));
+        let accounts: Vec<(String, String)> = accounts.collect();
+        let created = accounts.clone();
+        let server = spawn_blocking(move || {
+            let server = rabbitmq::start().unwrap();
+            rabbitmq::create_accounts(&server, &created).unwrap();
+            server
+        });
+        let server = server.await.unwrap();
+        let rest = format!("127.0.0.1:{}/%2f", server.port());
+        for (account, password) in &accounts {
+            let out = sent_by("amqp", &url_of("amqp", account, password, &rest), NO_QUEUE).await;
+            assert!(out.contains("the broker returned the message (312"), "{password}: {out}");
+        }
+        let out = sent_by("amqp", &url_of("amqp", "login_0", WRONG, &rest), NO_QUEUE).await;
+        assert!(out.contains("ACCESS_REFUSED") && out.contains("auth"), "{out}");
+    }
 
     #[tokio::test]
     async fn rabbitmq_behind_an_address_of_ipv6_is_reached() {
@@ -232,7 +265,23 @@ mod rabbitmq {
 }
 
 mod nats {
+    use test_servers::servers::nats;
+    use tokio::task::spawn_blocking;
+
     use super::*;
+
+    #[tokio::test]
+    async fn any_password_logs_in_on_private_nats() {
+        let config = NO_QUEUE.replace("routing_key", "subject");
+        for password in PASSWORDS {
+            let server = spawn_blocking(move || nats::start_with_account("shop", password)).await.unwrap().unwrap();
+            let rest = format!("127.0.0.1:{}", server.port());
+            let out = sent_by("nats", &url_of("nats", "shop", password, &rest), &config).await;
+            assert!(out.contains("no stream") || out.contains("no responders"), "{password}: {out}");
+            let out = sent_by("nats", &url_of("nats", "shop", WRONG, &rest), &config).await;
+            assert!(out.contains("auth"), "{password}: {out}");
+        }
+    }
 
     #[tokio::test]
     async fn nats_behind_an_address_of_ipv6_is_reached() {
@@ -243,12 +292,30 @@ mod nats {
 }
 
 mod mail {
+    use test_servers::servers::exim;
+    use tokio::task::spawn_blocking;
+
     use super::*;
+
+    const MAIL: &str = r#"{"smtp":"env:NOTIFY_SECRET_URL","from":"a@example.org","to":["b@example.org"],"subject":"{{ param.n }}","text":"x"}"#;
+
+    #[tokio::test]
+    async fn any_password_logs_in_on_a_private_mail_server() {
+        let server = spawn_blocking(exim::start).await.unwrap().unwrap();
+        // The third port, without TLS, whose certificate the program would not trust.
+        let rest = format!("127.0.0.1:{}?tls=none", server.port() + 2);
+        for password in PASSWORDS {
+            exim::set_accounts(&server, &[("shop", password)]).unwrap();
+            let out = sent_by("mail", &url_of("smtp", "shop", password, &rest), MAIL).await;
+            assert!(out.contains("succeeded"), "{password}: {out}");
+            let out = sent_by("mail", &url_of("smtp", "shop", WRONG, &rest), MAIL).await;
+            assert!(out.contains("535") && out.contains("auth"), "{password}: {out}");
+        }
+    }
 
     #[tokio::test]
     async fn mail_server_behind_an_address_of_ipv6_is_reached() {
-        let config = r#"{"smtp":"env:NOTIFY_SECRET_URL","from":"a@example.org","to":["b@example.org"],"subject":"{{ param.n }}","text":"x"}"#;
-        let out = sent_by("mail", &behind_ipv6(&server_url("SMTP_PLAINTEXT_URL")).await, config).await;
+        let out = sent_by("mail", &behind_ipv6(&server_url("SMTP_PLAINTEXT_URL")).await, MAIL).await;
         assert!(out.contains("succeeded"), "{out}");
     }
 }

@@ -2,42 +2,80 @@
 
 use std::collections::BTreeSet;
 
-use solid_notify::{ConnectedOutbox, NewNotice, Outbox, OutboxExt};
-use test_servers::servers::{Ending, postgres};
+use solid_notify::{ConnectedOutbox, Filter, NewNotice, Outbox, OutboxExt};
+use test_servers::servers::{Ending, Server, mariadb, mysql, postgres};
 use test_support::sending::eventually;
 use tokio::task::spawn_blocking;
 
 use crate::served::{Receiver, Served};
+
+/// Restarts the server under notices. While it is down, `serve` says so; afterwards it goes on, and each notice is delivered.
+async fn restarting_server_loses_nothing(start: fn() -> anyhow::Result<Server>) {
+    let mut server = spawn_blocking(start).await.unwrap().unwrap();
+    let receiver = Receiver::start().await;
+    let outbox = ConnectedOutbox::connect(server.url()).await.unwrap();
+    outbox.migrate().await.unwrap();
+    outbox.define_if_missing(receiver.order()).await.unwrap();
+    let mut serve = Served::start(server.url()).await;
+
+    for (round, ending) in (0_u64..).zip([Ending::Kill, Ending::Graceful, Ending::Kill]) {
+        serve.is_well().await;
+        for number in round * 40..round * 40 + 40 {
+            outbox.add(NewNotice::new("order", number).unwrap()).await.unwrap();
+        }
+        eventually("a delivery", async || receiver.count() as u64 > round * 40).await;
+        server = spawn_blocking(move || {
+            server.shut_down(ending).unwrap();
+            server
+        })
+        .await
+        .unwrap();
+        eventually("it says that the database is down", async || {
+            let said = serve.readiness().await;
+            !said.ready && !said.sending && said.problem.contains("the database does not answer")
+        })
+        .await;
+        server = spawn_blocking(move || {
+            server.start_again().unwrap();
+            server
+        })
+        .await
+        .unwrap();
+        // The pool of this test has lost its connections, too.
+        eventually("the database is back", async || outbox.definitions().await.is_ok()).await;
+    }
+    // Attempts that a restart interrupted are settled when the server is back.
+    eventually("everything is delivered", async || receiver.count() == 120).await;
+    serve.is_well().await;
+    serve.runs_on();
+    let dead = outbox.operator("alice").preview(&Filter::dead_letters()).await.unwrap().total;
+    assert_eq!(dead.count, 0, "{dead:?}");
+}
+
+mod on_mysql {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn serve_on_private_mysql_that_restarts_loses_nothing() {
+        restarting_server_loses_nothing(mysql::start).await;
+    }
+}
+
+mod on_mariadb {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn serve_on_private_mariadb_that_restarts_loses_nothing() {
+        restarting_server_loses_nothing(mariadb::start).await;
+    }
+}
 
 mod on_postgres {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn serve_on_private_postgres_that_restarts_loses_nothing() {
-        let mut server = spawn_blocking(postgres::start).await.unwrap().unwrap();
-        let receiver = Receiver::start().await;
-        let outbox = ConnectedOutbox::connect(server.url()).await.unwrap();
-        outbox.migrate().await.unwrap();
-        outbox.define_if_missing(receiver.order()).await.unwrap();
-        let mut serve = Served::start(server.url()).await;
-
-        for (round, ending) in (0_u64..).zip([Ending::Kill, Ending::Graceful, Ending::Kill]) {
-            for number in round * 40..round * 40 + 40 {
-                outbox.add(NewNotice::new("order", number).unwrap()).await.unwrap();
-            }
-            eventually("a delivery", async || receiver.count() as u64 > round * 40).await;
-            server = spawn_blocking(move || {
-                server.restart(ending).unwrap();
-                server
-            })
-            .await
-            .unwrap();
-            // The pool of this test has lost its connections, too.
-            eventually("the database is back", async || outbox.definitions().await.is_ok()).await;
-        }
-        // Attempts that a restart interrupted are settled when the server is back.
-        eventually("everything is delivered", async || receiver.count() == 120).await;
-        serve.runs_on();
+        restarting_server_loses_nothing(postgres::start).await;
     }
 
     /// An account that may only read: nothing is sent and no ack can be stored, which is said once. When the right is there, all goes on.

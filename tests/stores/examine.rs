@@ -14,6 +14,8 @@ on_each_database!(
     examination_finds_missing_tables_migrations_and_indexes,
     examination_finds_definitions_that_cannot_be_sent,
     examination_finds_old_dead_letters,
+    examination_finds_a_clock_that_differs,
+    examination_finds_notices_that_are_late,
 );
 
 async fn examined<D: Database>(db: &TestDb<D>) -> Vec<Finding> {
@@ -114,6 +116,41 @@ async fn examination_finds_old_dead_letters<D: Database>() {
     let old = examined(&db).await;
     let old = of(&old, "dead_letters");
     assert!(old.severity == Severity::Warning && old.found.starts_with("1, the oldest from"), "{old:?}");
+    db.close().await;
+}
+
+async fn examination_finds_a_clock_that_differs<D: Database>() {
+    let clock = HandClock::new(Utc::now());
+    let db = TestDb::<D>::build(2, false, |builder| builder.clock(clock.clone())).await;
+    assert_eq!(of(&examined(&db).await, "clock").severity, Severity::Fine);
+    clock.advance(Duration::from_secs(3600));
+    let ahead = examined(&db).await;
+    let ahead = of(&ahead, "clock");
+    assert!(ahead.severity == Severity::Warning && ahead.found.contains("differs from the store's by 3"), "{ahead:?}");
+    db.close().await;
+}
+
+/// Counts are taken by sweepers, so one runs. It has no handler of the first definition, and the second one is paused.
+async fn examination_finds_notices_that_are_late<D: Database>() {
+    let clock = HandClock::new(Utc::now());
+    let db = TestDb::<D>::build(8, false, |builder| builder.clock(clock.clone())).await;
+    for (name, enabled) in [("orphan", true), ("paused", false)] {
+        db.outbox.define_if_missing(NotifyDef::new(name).enabled(enabled)).await.unwrap();
+        let mut tx = db.outbox.begin().await.unwrap();
+        add_notice(&mut tx, name, 1).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let sweeper = db.outbox.sweeper().handler("paused", async |_: Notice<i64>| Ok(())).start().await.unwrap();
+    clock.advance(Duration::from_secs(360));
+    eventually("both are counted as late", async || {
+        let findings = examined(&db).await;
+        let late = findings.iter().filter(|it| it.check == "backlog" && it.severity == Severity::Warning);
+        let mut late: Vec<&str> = late.map(|it| it.found.as_str()).collect();
+        late.sort_unstable();
+        late == ["due for more than 5 min: orphan", "due for more than 5 min: paused, not enabled"]
+    })
+    .await;
+    sweeper.shutdown().await;
     db.close().await;
 }
 

@@ -7,6 +7,7 @@ use test_support::raw::{Raw, read_request};
 use test_support::sending::{Calls, eventually, record};
 use tokio::io::AsyncWriteExt;
 
+use crate::webhooks::certificates::{Authority, in_front_of};
 use crate::webhooks::sender::{Sender, failure, response, secret};
 use crate::webhooks::server::Receiver;
 
@@ -51,6 +52,47 @@ async fn token_is_fetched_once_for_all_definitions_of_a_client() {
     let asked = tokens.only();
     assert_eq!((asked.uri.path(), asked.text()), ("/token", "grant_type=client_credentials&scope=a+b"));
     assert_eq!(asked.header("authorization"), "Basic c2hvcDpzM2NyZXQrb2YrJTJCbWluZQ==");
+    sender.close().await;
+}
+
+/// Both servers have certificates of an authority that the operating system does not know.
+#[tokio::test]
+async fn token_and_notice_go_to_servers_of_a_trusted_authority_only() {
+    let (sender, files) = (Sender::local().await, tempfile::tempdir().unwrap());
+    let (receiver, tokens) = (Receiver::answering(200).await, Receiver::answering(200).await);
+    let (of_receiver, of_tokens) = (Authority::new(), Authority::new());
+    tokens.now([granted("t0ken-1", 3600)]);
+    let secure_receiver = in_front_of(receiver.address(), &of_receiver.issue("localhost")).await;
+    let secure_tokens = in_front_of(tokens.address(), &of_tokens.issue("localhost")).await;
+    let mut config = config(&receiver, &tokens, &files);
+    config["url"] = json!(format!("https://localhost:{}/hook", secure_receiver.address.port()));
+    config["auth"]["oauth2"]["token_url"] = json!(format!("https://localhost:{}/token", secure_tokens.address.port()));
+    let both = format!("{}{}", of_receiver.pem(), of_tokens.pem());
+    for (trusted, asked, problem) in [
+        (None, 0, "the token endpoint did not answer"),
+        (Some(of_receiver.pem()), 0, "the token endpoint did not answer"),
+        // The token stays here.
+        (Some(of_tokens.pem()), 1, "the receiver did not answer"),
+        (Some(both), 1, ""),
+    ] {
+        if let Some(pem) = &trusted {
+            let file = secret(&files, "ca.pem", pem);
+            config["tls"] = json!({ "ca_file": file.trim_start_matches("file:") });
+        }
+        let sent = sender.send(config.clone(), &json!(1)).await;
+        assert_eq!(tokens.got.count(), asked, "{sent:?}");
+        if problem.is_empty() {
+            assert_eq!(sent.status, Status::Succeeded, "{sent:?}");
+            break;
+        }
+        let (class, message) = failure(&sent);
+        assert!(
+            class == "network" && message.contains(problem) && message.contains("invalid peer certificate"),
+            "{class} {message}"
+        );
+        assert_eq!((sent.status, receiver.got.count()), (Status::Failed, 0), "{sent:?}");
+    }
+    assert_eq!(receiver.only().header("authorization"), "Bearer t0ken-1");
     sender.close().await;
 }
 

@@ -1,5 +1,6 @@
 //! Certificates of these tests, and a receiver over TLS that uses them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -12,6 +13,8 @@ use rcgen::{
 };
 use test_support::raw::Raw;
 use test_support::sending::Calls;
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -79,6 +82,19 @@ pub fn server_config(issued: &Issued, clients: Option<&Authority>) -> ServerConf
     };
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(issued.key.serialize_der()));
     builder.with_single_cert(vec![issued.certificate.der().clone()], key).unwrap()
+}
+
+/// A server over TLS that passes what it decrypts on to a receiver without TLS.
+pub async fn in_front_of(receiver: SocketAddr, issued: &Issued) -> Raw {
+    let acceptor = TlsAcceptor::from(Arc::new(server_config(issued, None)));
+    Raw::serving(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let _ = copy_bidirectional(&mut stream, &mut TcpStream::connect(receiver).await.unwrap()).await;
+        }
+    })
+    .await
 }
 
 /// A receiver over TLS that answers 200. `clients`: the authority of the clients' certificates, if it requires them. It notes the version

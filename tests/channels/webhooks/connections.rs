@@ -1,8 +1,10 @@
-//! The connections that stay open without a request: many to a host that the row names, few in all to the hosts that templates make.
+//! The connections that stay open without a request: many to a host that the row names, few in all to the hosts that templates make. A receiver
+//! that restarts under load.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify::{NewNotice, NotifyDef, Status};
@@ -10,7 +12,7 @@ use solid_notify_conformance::Backend;
 use test_support::raw::read_request;
 use test_support::sending::{eventually, record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
@@ -35,7 +37,21 @@ struct Keeping {
 impl Keeping {
     /// `together`: it answers when it has this many requests.
     async fn start(together: usize) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+        Self::listening(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap(), together)
+    }
+
+    /// Breaks all connections and starts again at the same port, with new counts.
+    async fn restart(mut self) -> Self {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+        // The connections of the old one keep the port for a while, which is no obstacle to a listener.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind((Ipv4Addr::UNSPECIFIED, self.port).into()).unwrap();
+        Self::listening(socket.listen(1024).unwrap(), 1)
+    }
+
+    fn listening(listener: TcpListener, together: usize) -> Self {
         let port = listener.local_addr().unwrap().port();
         let (open, made) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (counts, barrier) = ((Arc::clone(&open), Arc::clone(&made)), Arc::new(Barrier::new(together)));
@@ -123,4 +139,36 @@ async fn host_of_a_template_keeps_fewer_connections_than_one_that_the_row_names(
         assert_eq!(receiver.open(), kept, "{host}");
         sender.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receiver_that_restarts_under_load_gets_all_over_few_connections() {
+    const NOTICES: usize = 300;
+    const AT_ONCE: i64 = 8;
+    /// A request that finds no free connection makes one, and may use another one that gets free meanwhile.
+    const FEW: usize = 3 * AT_ONCE.unsigned_abs() as usize;
+
+    let (sender, mut receiver) = (Sender::local().await, Keeping::start(1).await);
+    let definition = NotifyDef::new("hook").timeout("1d").max_concurrency(AT_ONCE).max_retry_times(20);
+    sender.define_as(definition, &receiver.config("1")).await;
+    let mut ids = Vec::new();
+    for number in 0..NOTICES {
+        ids.push(sender.backend.add_new(NewNotice::new("hook", number).unwrap()).await.id());
+    }
+    let statuses = async || {
+        let records = ids.iter().map(|id| record(&sender.backend, *id));
+        futures_util::future::join_all(records).await.into_iter().map(|record| record.status).collect::<Vec<_>>()
+    };
+    let sent = async || statuses().await.iter().filter(|status| **status == Status::Succeeded).count();
+    eventually("a third is sent", async || sent().await > NOTICES / 3).await;
+    assert!(receiver.made() <= FEW, "{} connections", receiver.made());
+    receiver = receiver.restart().await;
+    assert!(sent().await < NOTICES, "it restarts under load");
+
+    let attempted = async || statuses().await.iter().all(|status| matches!(status, Status::Succeeded | Status::Failed));
+    eventually("all are tried", attempted).await;
+    sender.backend.clock().advance(Duration::from_secs(2 * 3600));
+    eventually("all are sent", async || sent().await == NOTICES).await;
+    assert!((1..=FEW).contains(&receiver.made()), "{} connections", receiver.made());
+    sender.close().await;
 }

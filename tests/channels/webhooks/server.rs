@@ -67,6 +67,11 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
+    /// The address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The port.
     pub fn port(&self) -> u16 {
         self.address.port()

@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use solid_notify_core::error::BoxError;
 use url::Url;
 
-use super::connect::{AGENT, Connector};
+use super::connect::{self, AGENT, Connector};
 use super::meter::{Meter, ResponseInWork};
 
 /// How long a connection is kept without a request.
@@ -80,11 +80,10 @@ impl Client {
         let uri: Uri = without_user(url, headers)?.as_str().parse().map_err(|_| failed(Unusable))?;
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         headers.entry(USER_AGENT).or_insert(AGENT);
-        // A tunnel for `https` has it in its own request.
-        if uri.scheme_str() == Some("http")
-            && let Some(authorization) = self.proxies.intercept(&uri).and_then(|proxy| proxy.basic_auth().cloned())
-        {
-            headers.insert(PROXY_AUTHORIZATION, authorization);
+        // A tunnel for `https` has its own request.
+        let proxy = self.proxies.intercept(&uri).filter(|_| uri.scheme_str() == Some("http"));
+        if let Some(authorization) = proxy.as_ref().and_then(|proxy| proxy.basic_auth()) {
+            headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -93,6 +92,9 @@ impl Client {
             sent = self.hyper.request(request).await;
         }
         let response = sent.map_err(failed)?;
+        if let Some(proxy) = proxy.filter(|_| response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            return Err(failed(NoEntry { proxy: connect::name(proxy.uri()) }));
+        }
         let in_work = response.extensions().get::<Meter>().map(Meter::begin_response);
         let (head, body) = response.into_parts();
         // The client stops at a buffer of about this size, which may be up to twice as long.
@@ -129,6 +131,13 @@ pub(crate) fn basic(user: &str, password: &str) -> io::Result<HeaderValue> {
 #[derive(Debug, thiserror::Error)]
 #[error("the URL has a part that no request can have")]
 struct Unusable;
+
+/// The proxy wants other credentials. The receiver has not seen the request.
+#[derive(Debug, thiserror::Error)]
+#[error("no request through the proxy {proxy}: it answered with the status 407, so check user and password in its URL")]
+struct NoEntry {
+    proxy: String,
+}
 
 /// The head of a response has too many bytes.
 #[derive(Debug, thiserror::Error)]

@@ -124,8 +124,8 @@ impl Connector {
         }
     }
 
-    async fn connect(self, to: Uri) -> Result<Conn, BoxError> {
-        match self.proxies.intercept(&to) {
+    async fn connect(self, to: Uri, proxy: Option<Intercept>) -> Result<Conn, BoxError> {
+        match proxy {
             None => self.direct(to).await,
             Some(proxy) => self.through(&proxy, to).await,
         }
@@ -179,14 +179,34 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        let connecting = timeout(TIME_TO_CONNECT, self.clone().connect(to));
+        let proxy = self.proxies.intercept(&to);
+        let name = proxy.as_ref().map(|proxy| name(proxy.uri()));
+        let connecting = timeout(TIME_TO_CONNECT, self.clone().connect(to, proxy));
         Box::pin(async move {
-            connecting.await.unwrap_or_else(|_| {
+            let connected = connecting.await.unwrap_or_else(|_| {
                 let problem = format!("no connection within {TIME_TO_CONNECT:?}");
                 Err(io::Error::new(io::ErrorKind::TimedOut, problem).into())
+            });
+            connected.map_err(|source| match name {
+                None => source,
+                Some(proxy) => NoWay { proxy, source }.into(),
             })
         })
     }
+}
+
+/// Returns host and port of a proxy, without its user and password.
+pub(super) fn name(proxy: &Uri) -> String {
+    let host = proxy.host().unwrap_or_default();
+    proxy.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// The proxy cannot be reached, or refuses, or the receiver behind it breaks TLS.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection through the proxy {proxy}")]
+struct NoWay {
+    proxy: String,
+    source: BoxError,
 }
 
 /// What a connection consists of.

@@ -1,4 +1,5 @@
-//! A private mail server, Exim from installed programs: it takes mail from the account `notify` and delivers each into a file.
+//! A private mail server, Exim from installed programs: it takes mail from the account `notify`, and from those that a test adds, and delivers
+//! each into a file.
 //!
 //! It listens on three ports: at the first one it begins in plain text and encrypts on demand (STARTTLS), at the next one it
 //! encrypts from the first byte on, at the third one it never does. Its certificate is its own. Only what is special to Exim is
@@ -12,6 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 
 use super::Server;
@@ -59,6 +62,18 @@ pub fn variables(server: &Server) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Lets accounts send mail, by pairs of name and password, in place of those of an earlier call.
+///
+/// # Errors
+/// Fails when the file cannot be written.
+pub fn set_accounts(server: &Server, accounts: &[(&str, &str)]) -> Result<()> {
+    let line = |(name, password): &(&str, &str)| format!("{name}: {}\n", STANDARD.encode(password));
+    let lines: String = accounts.iter().map(line).collect();
+    fs::write(server.directory().join(ACCOUNTS), lines).context("cannot write Exim's accounts")
+}
+
+/// The file with accounts and their passwords in Base64, so that none of their characters means anything to Exim.
+const ACCOUNTS: &str = "accounts";
 const USER: &str = "notify";
 const PASSWORD: &str = "not-a-secret";
 const CERTIFICATE: &str = "certificate.pem";
@@ -96,6 +111,7 @@ impl Engine for Exim {
         let (settings, request) = (place.directory().join("exim.conf"), place.directory().join("openssl.conf"));
         fs::write(settings, configuration(place, &self.programs.exim)).context("cannot write Exim's configuration")?;
         fs::write(&request, CERTIFICATE_REQUEST).context("cannot write the request of the certificate")?;
+        fs::write(place.directory().join(ACCOUNTS), "").context("cannot write Exim's accounts")?;
         let mut command = place.command(&self.programs.openssl);
         command.args(["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-days", "30", "-config"]).arg(request);
         command.args(["-keyout", "key.pem", "-out", CERTIFICATE]);
@@ -214,7 +230,7 @@ plain:
   driver = plaintext
   public_name = PLAIN
   server_prompts = :
-  server_condition = ${{if and{{{{eq{{$auth2}}{{{USER}}}}}{{eq{{$auth3}}{{{PASSWORD}}}}}}}}}
+  server_condition = ${{if or{{{{and{{{{eq{{$auth2}}{{{USER}}}}}{{eq{{$auth3}}{{{PASSWORD}}}}}}}}}{{eq{{${{base64:$auth3}}}}{{${{lookup{{$auth2}}lsearch{{{directory}/{ACCOUNTS}}}{{$value}}{{none}}}}}}}}}}}}
   server_set_id = $auth2
 "#
     )

@@ -1,4 +1,4 @@
-//! A private NATS server with JetStream from installed programs, without accounts.
+//! A private NATS server with JetStream from installed programs, without accounts or with one.
 //!
 //! Only the special parts of NATS are here; [`Server`] starts it, waits and stops it.
 
@@ -26,8 +26,20 @@ pub const HOW_TO_INSTALL: &str = "the NATS server, `nats-server` (Debian and Ubu
 /// Fails when the program is not installed, naming what to install, and when the server does not answer in time, with the end of
 /// its log.
 pub fn start() -> Result<Server> {
+    start_as(None)
+}
+
+/// Starts a server that asks for this user and password.
+///
+/// # Errors
+/// See [`start`].
+pub fn start_with_account(user: &str, password: &str) -> Result<Server> {
+    start_as(Some([user.to_owned(), password.to_owned()]))
+}
+
+fn start_as(account: Option<[String; 2]>) -> Result<Server> {
     let program = program().with_context(|| format!("no NATS server is installed: install {HOW_TO_INSTALL}"))?;
-    Server::start(Box::new(Nats { program }), &["nats", "nobody"])
+    Server::start(Box::new(Nats { program, account }), &["nats", "nobody"])
 }
 
 /// True if [`start`] would find the program.
@@ -42,6 +54,8 @@ fn program() -> Option<PathBuf> {
 
 struct Nats {
     program: PathBuf,
+    /// User and password.
+    account: Option<[String; 2]>,
 }
 
 impl Engine for Nats {
@@ -67,6 +81,9 @@ impl Engine for Nats {
         let mut command = place.command(&self.program);
         command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--name", &node(port)]);
         command.arg("--jetstream").arg("--store_dir").arg(place.data());
+        if let Some([user, password]) = &self.account {
+            command.args(["--user", user, "--pass", password]);
+        }
         command
     }
 

@@ -45,15 +45,38 @@ pub fn start() -> Result<Server> {
 /// # Errors
 /// What `rabbitmqctl` prints.
 pub fn set_disk_free_limit(server: &Server, limit: &str) -> Result<()> {
+    control(server, &["set_disk_free_limit", limit])
+}
+
+/// Creates accounts that may do everything, by pairs of name and password.
+///
+/// # Errors
+/// What `rabbitmqctl` prints.
+pub fn create_accounts(server: &Server, accounts: &[(String, String)]) -> Result<()> {
+    // One call of Erlang for all: each start of `rabbitmqctl` takes a second or more. A list of bytes needs no escapes.
+    let bytes = |text: &str| format!("<<{}>>", text.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(","));
+    let create = accounts.iter().map(|(name, password)| {
+        let name = bytes(name);
+        format!(
+            "ok = rabbit_auth_backend_internal:add_user({name}, {}, <<\"tests\">>), ok = rabbit_auth_backend_internal:set_permissions(\
+             {name}, <<\"/\">>, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"tests\">>)",
+            bytes(password)
+        )
+    });
+    control(server, &["eval", &format!("{}.", create.collect::<Vec<_>>().join(", "))])
+}
+
+fn control(server: &Server, arguments: &[&str]) -> Result<()> {
     let printed = Command::new(server.programs().join("rabbitmqctl"))
-        .args(["--node", &format!("{}@localhost", node(server.port())), "set_disk_free_limit", limit])
+        .args(["--node", &format!("{}@localhost", node(server.port()))])
+        .args(arguments)
         // The account's file with the secret of Erlang is there.
         .env("HOME", server.directory())
         .env("RABBITMQ_CONF_ENV_FILE", server.directory().join(VARIABLES))
         .output()
         .context("cannot run rabbitmqctl")?;
     let text = format!("{}{}", String::from_utf8_lossy(&printed.stdout), String::from_utf8_lossy(&printed.stderr));
-    ensure!(printed.status.success(), "rabbitmqctl set_disk_free_limit {limit}: {text}");
+    ensure!(printed.status.success(), "rabbitmqctl {}: {text}", arguments.join(" "));
     Ok(())
 }
 
