@@ -942,11 +942,11 @@ SET
   END;
 
 -- verify
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2)
 UNION ALL
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2);
 
@@ -1038,6 +1038,17 @@ SELECT m.id
 FROM notify_msg m
 WHERE m.id IN ($2) AND m.dedupe_key IS NOT NULL;
 
+-- holders
+SELECT b.target, t.id, CASE WHEN t.parent_id = m.id THEN 1 ELSE 0 END, t.fence
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target
+  AND t.unique_key = m.dedupe_key
+  /*M! LOCK IN SHARE MODE NOWAIT */
+  /*!80000 FOR SHARE OF t NOWAIT */;
+
 -- lock_to_pass_on
 SELECT id
 FROM notify_msg
@@ -1078,17 +1089,6 @@ LIMIT $2;
 -- forget_passing
 DELETE FROM notify_passing
 WHERE notice_id IN ($2);
-
--- probe_keys
-SELECT t.id
-FROM
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id STRAIGHT_JOIN notify_msg t FORCE INDEX (notify_msg_dedupe) ON t.def_id = b.target
-  AND t.unique_key = m.dedupe_key
-  /*M! LOCK IN SHARE MODE NOWAIT */
-  /*!80000 FOR SHARE OF t NOWAIT */;
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -2474,11 +2474,8 @@ WHERE
   m.def_id = $2
   AND m.status = $3
   AND m.next_call_time >= CAST($4 AS datetime(6))
-  AND (
-    m.next_call_time < CAST($5 AS datetime(6))
-    OR m.next_call_time = CAST($5 AS datetime(6))
-    AND m.id < $6
-  )
+  AND m.next_call_time <= CAST($5 AS datetime(6))
+  AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $6)
 ORDER BY m.next_call_time DESC, m.id DESC
 LIMIT $7;
 
@@ -2506,12 +2503,9 @@ FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
   AND m.status = $3
+  AND m.next_call_time >= CAST($4 AS datetime(6))
   AND m.next_call_time <= CAST($5 AS datetime(6))
-  AND (
-    m.next_call_time > CAST($4 AS datetime(6))
-    OR m.next_call_time = CAST($4 AS datetime(6))
-    AND m.id > $6
-  )
+  AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $6)
 ORDER BY m.next_call_time, m.id
 LIMIT $7;
 
@@ -3116,11 +3110,8 @@ FROM (
       AND ($10 IS NULL OR m.ordering_key = $10)
       AND ($11 IS NULL OR m.dedupe_key = $11)
       AND m.next_call_time >= CAST($4 AS datetime(6))
-      AND (
-        m.next_call_time < CAST($5 AS datetime(6))
-        OR m.next_call_time = CAST($5 AS datetime(6))
-        AND m.id < $16
-      )
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3213,12 +3204,9 @@ FROM (
       AND ($9 IS NULL OR m.tag = $9)
       AND ($10 IS NULL OR m.ordering_key = $10)
       AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
       AND m.next_call_time <= CAST($5 AS datetime(6))
-      AND (
-        m.next_call_time > CAST($4 AS datetime(6))
-        OR m.next_call_time = CAST($4 AS datetime(6))
-        AND m.id > $16
-      )
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )

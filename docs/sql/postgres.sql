@@ -1140,11 +1140,11 @@ WHERE
   );
 
 -- verify
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, NULL
 FROM notify_msg AS m
 WHERE m.id = ANY ($2::text::bigint[])
 UNION ALL
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, m.end_reason
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
@@ -1233,6 +1233,20 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 SELECT m.id
 FROM notify_msg m
 WHERE m.id = ANY ($2::text::bigint[]) AND m.dedupe_key IS NOT NULL;
+
+-- holders
+SELECT b.target, t.id, CASE WHEN t.parent_id = m.id THEN 1 ELSE 0 END, t.fence
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m
+CROSS JOIN
+  LATERAL (
+    SELECT t.*
+    FROM notify_msg t
+    WHERE
+      t.def_id = b.target
+      AND t.dedupe_key = m.dedupe_key
+      AND (t.fence = 0 OR t.dedupe_until_ended) OFFSET 0
+  ) AS t;
 
 -- lock_to_pass_on
 SELECT id
@@ -3331,13 +3345,20 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-  AND (m.next_call_time, m.id + 0) < (($5::timestamp AT TIME ZONE 'UTC'), $6)
-ORDER BY m.next_call_time DESC, m.id + 0 DESC
+FROM (
+  SELECT m.*
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND m.status = $3
+    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $6)
+  ORDER BY m.next_call_time DESC
+  FETCH FIRST ($7) ROWS
+  WITH TIES
+) AS m
+ORDER BY m.next_call_time DESC, m.id DESC
 LIMIT $7;
 
 -- list_live_oldest
@@ -3379,13 +3400,20 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-  AND (m.next_call_time, m.id + 0) > (($4::timestamp AT TIME ZONE 'UTC'), $6)
-ORDER BY m.next_call_time, m.id + 0
+FROM (
+  SELECT m.*
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND m.status = $3
+    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $6)
+  ORDER BY m.next_call_time
+  FETCH FIRST ($7) ROWS
+  WITH TIES
+) AS m
+ORDER BY m.next_call_time, m.id
 LIMIT $7;
 
 -- count_ended
@@ -4018,17 +4046,24 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time, m.id + 0) < (($5::timestamp AT TIME ZONE 'UTC'), $16)
-    ORDER BY m.next_call_time DESC, m.id + 0 DESC
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
   UNION ALL
@@ -4149,17 +4184,24 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-      AND (m.next_call_time, m.id + 0) > (($4::timestamp AT TIME ZONE 'UTC'), $16)
-    ORDER BY m.next_call_time, m.id + 0
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
     LIMIT $6
   )
   UNION ALL

@@ -1015,11 +1015,11 @@ WHERE
   );
 
 -- verify
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, NULL
 FROM notify_msg AS m
 WHERE m.id IN (SELECT value FROM json_each($2))
 UNION ALL
-SELECT m.id, m.fence, m.status, m.failures, m.crashes
+SELECT m.id, m.fence, m.status, m.failures, m.crashes, m.end_reason
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
 
@@ -1114,6 +1114,18 @@ WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
 SELECT m.id
 FROM notify_msg m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND m.dedupe_key IS NOT NULL;
+
+-- holders
+SELECT b.target, t.id, CASE WHEN t.parent_id = m.id THEN 1 ELSE 0 END, t.fence
+FROM (
+  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+CROSS JOIN
+  notify_msg t ON t.def_id = b.target
+  AND t.dedupe_key = m.dedupe_key
+  AND (t.fence = 0 OR t.dedupe_until_ended);
 
 -- lock_to_pass_on
 SELECT id
@@ -2447,19 +2459,13 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = $3 AND m.next_call_time >= $4 AND m.next_call_time = $5 AND m.id < $6
-  UNION ALL
-  SELECT m.*
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = $3 AND m.next_call_time >= $4 AND m.next_call_time < $5
-  ORDER BY next_call_time DESC, id DESC
-  LIMIT $7
-) AS m
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time >= $4
+  AND m.next_call_time <= $5
+  AND (m.next_call_time < $5 OR m.id < $6)
 ORDER BY m.next_call_time DESC, m.id DESC
 LIMIT $7;
 
@@ -2483,19 +2489,13 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = $3 AND m.next_call_time <= $5 AND m.next_call_time = $4 AND m.id > $6
-  UNION ALL
-  SELECT m.*
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = $3 AND m.next_call_time <= $5 AND m.next_call_time > $4
-  ORDER BY next_call_time, id
-  LIMIT $7
-) AS m
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time >= $4
+  AND m.next_call_time <= $5
+  AND (m.next_call_time > $4 OR m.id > $6)
 ORDER BY m.next_call_time, m.id
 LIMIT $7;
 
@@ -2993,34 +2993,17 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= $4
-        AND m.next_call_time = $5
-        AND m.id < $16
-      UNION ALL
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= $4
-        AND m.next_call_time < $5
-      ORDER BY next_call_time DESC, id DESC
-      LIMIT $6
-    ) AS m
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3110,34 +3093,17 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time <= $5
-        AND m.next_call_time = $4
-        AND m.id > $16
-      UNION ALL
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time <= $5
-        AND m.next_call_time > $4
-      ORDER BY next_call_time, id
-      LIMIT $6
-    ) AS m
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )

@@ -211,7 +211,7 @@ impl SendStore for Link {
                     };
                     let by_another = (0..batch.len()).find(carried_out).is_some_and(|m| m != n);
                     let met = if by_another { &after[n] } else { &before[n] };
-                    world.settled(settle, settled[n], met.as_ref(), after[n].as_ref());
+                    world.settled(settle, settled[n].clone(), met.as_ref(), after[n].as_ref());
                 }
                 Ok(settled)
             }

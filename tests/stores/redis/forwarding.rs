@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use solid_notify::{NotifyDef, Status, add_notice};
+use solid_notify::{NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_conformance::outcome;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, NamedTarget, Settle, Settled};
@@ -14,7 +14,13 @@ use test_support::redis::OwnPrefix;
 use test_support::sending::eventually;
 use test_support::{RedisServer, on_each_redis};
 
-on_each_redis!(large_notices_are_forwarded_in_steps, notices_on_their_way_hold_up_neither_settles_nor_looks);
+use super::target_parts::Disturbed;
+
+on_each_redis!(
+    large_notices_are_forwarded_in_steps,
+    notices_on_their_way_hold_up_neither_settles_nor_looks,
+    arrival_that_is_repeated_gives_the_same_answers
+);
 
 /// The claimed notices of a definition.
 async fn claim(outbox: &RedisOutbox, def_id: i64) -> Vec<ClaimedNotice> {
@@ -74,5 +80,37 @@ async fn notices_on_their_way_hold_up_neither_settles_nor_looks<R: RedisServer>(
     assert!(after_look < COUNT, "{after_settle} and {after_look} have arrived, so these calls waited for all of them");
     eventually("all have arrived", async || !is_forwarding(&outbox).await).await;
     assert_eq!(after_look + claim(&outbox, target).await.len(), COUNT);
+    own.close();
+}
+
+/// Another node finds what has arrived still in the list: it sends it again, before this one has deleted it.
+async fn arrival_that_is_repeated_gives_the_same_answers<R: RedisServer>() {
+    // The settle, the part, the look for what to forward, the insert for the target.
+    const BEFORE_THE_END: usize = 4;
+    let own = OwnPrefix::of::<R>();
+    let (disturbed, other) = (Disturbed::new(&own).await, own.outbox().await);
+    let outbox = &disturbed.outbox;
+    let (_, target) = passed_on(outbox, Vec::new()).await;
+    let order = outbox.definitions().await.unwrap().iter().find(|state| state.row.name == "order").unwrap().row.id;
+    let keyed = |name: &str| NewNotice::new(name, 1).unwrap().unique_until_ended("order 7");
+    let earlier = keyed("order/erp").add(&mut outbox.clone()).await.unwrap().id();
+    keyed("order").add(&mut outbox.clone()).await.unwrap();
+    let claimed = claim(outbox, order).await.remove(0);
+    let reason = Some("passed on to the target erp".to_owned());
+    let next = Next::Finish { status: Status::Succeeded, reason, keep: true };
+    let settle = Settle { pass_to: vec![NamedTarget::new(target, "erp")], ..outcome(&claimed, next) };
+    let repeat = move || {
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { other.engine().stores().send.due(true).await.unwrap() })
+        });
+        assert!(thread.join().unwrap().is_forwarding, "it was still in the list");
+    };
+    disturbed.plan(BEFORE_THE_END, Box::new(repeat));
+    let settled = outbox.engine().stores().send.settle(&[settle]).await.unwrap();
+    let kept = format!("passed on to no target; `erp` still has notice {earlier} of this dedupe key");
+    assert_eq!(settled, [Settled::PassedOn(kept)]);
+    let got: Vec<i64> = claim(outbox, target).await.iter().map(|notice| notice.id).collect();
+    assert_eq!(got, [earlier]);
     own.close();
 }

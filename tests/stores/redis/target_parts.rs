@@ -18,15 +18,15 @@ use test_support::{RedisServer, on_each_redis};
 on_each_redis!(targets_that_change_before_a_part_change_no_list, targets_that_change_at_any_time_get_it_once);
 
 /// An outbox whose next call of the store but `skipped` first runs a function.
-struct Disturbed {
-    outbox: RedisOutbox,
+pub(super) struct Disturbed {
+    pub(super) outbox: RedisOutbox,
     next: Arc<Mutex<Option<(usize, Change)>>>,
 }
 
-type Change = Box<dyn FnOnce() + Send>;
+pub(super) type Change = Box<dyn FnOnce() + Send>;
 
 impl Disturbed {
-    async fn new(own: &OwnPrefix) -> Self {
+    pub(super) async fn new(own: &OwnPrefix) -> Self {
         let next = Arc::new(Mutex::new(None::<(usize, Change)>));
         let planned = Arc::clone(&next);
         let outbox = own.outbox_with_calls(move |_| {
@@ -40,7 +40,7 @@ impl Disturbed {
         Self { outbox: outbox.await, next }
     }
 
-    fn plan(&self, skipped: usize, change: Change) {
+    pub(super) fn plan(&self, skipped: usize, change: Change) {
         *self.next.lock().unwrap() = Some((skipped, change));
     }
 }

@@ -169,21 +169,21 @@ pub async fn first_attempt_names_the_targets_that_kept_earlier_notices(b: &dyn B
         let added = b.add_new(order.unique_until_ended("order 7")).await;
         (added.id(), added.first_attempt(PATIENCE).await)
     };
-    let (id, told) = first(1).await;
-    assert_eq!(told, FirstAttempt::PassedOn("passed on to 2 targets: erp, mail".to_owned()));
+    let (id, result) = first(1).await;
+    assert_eq!(result, FirstAttempt::PassedOn("passed on to 2 targets: erp, mail".to_owned()));
     assert_eq!(record(b, id).await.end_reason.as_deref(), Some("passed on to 2 targets: erp, mail"));
     eventually("one of them waits for its retry", async || ids(b, "order/erp", Status::Failed).await.len() == 1).await;
     eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 1).await;
     let earlier = ids(b, "order/erp", Status::Failed).await[0];
     let text = format!("passed on to the target mail; `erp` still has notice {earlier} of this dedupe key");
-    let (id, told) = first(2).await;
-    assert_eq!(told, FirstAttempt::PassedOn(text.clone()));
+    let (id, result) = first(2).await;
+    assert_eq!(result, FirstAttempt::PassedOn(text.clone()));
     assert_eq!(record(b, id).await.end_reason, Some(text.clone()));
     eventually("the other one has ended", async || ids(b, "order/mail", Status::Succeeded).await.len() == 2).await;
     // Where nothing of it is kept, the producer gets the same.
     update(b, "order", |def| def.keep_history("none")).await;
-    let (id, told) = first(3).await;
-    assert_eq!(told, FirstAttempt::PassedOn(text));
+    let (id, result) = first(3).await;
+    assert_eq!(result, FirstAttempt::PassedOn(text));
     assert!(b.outbox().find(id).await.unwrap().is_none());
     eventually("the other one gets each", async || got(&calls, 2) == ["mail"] && got(&calls, 3) == ["mail"]).await;
     sweeper.shutdown().await;
