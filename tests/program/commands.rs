@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
+use axum::http::StatusCode;
 use serde_json::Value;
 use sqlx::ConnectOptions;
 use test_support::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
 use tokio::process::Command;
 
-use crate::verbs::Program;
+use crate::verbs::{Program, receiver};
 
 /// Commands that have tests of their own, or no store.
 const ELSEWHERE: &[&str] = &[
@@ -92,18 +93,6 @@ impl Walk {
     }
 }
 
-/// A receiver that cannot take parameters with the word `bad` now, which opens circuits.
-async fn receiver() -> String {
-    let receive = async |body: String| match body.contains("bad") {
-        true => axum::http::StatusCode::SERVICE_UNAVAILABLE,
-        false => axum::http::StatusCode::OK,
-    };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    tokio::spawn(axum::serve(listener, axum::Router::new().fallback(receive)).into_future());
-    url
-}
-
 /// Runs every command on an empty store. `has_schema`: it has tables and not keys.
 async fn every_command_works(url: &str, has_schema: bool) {
     let program = Program { url: url.to_owned() };
@@ -142,7 +131,9 @@ async fn every_command_works(url: &str, has_schema: bool) {
 }
 
 async fn definitions(walk: &mut Walk) {
-    let config = format!(r#"handler_config={{"url":"{}"}}"#, receiver().await);
+    // Its failures open circuits.
+    let receiver = receiver(StatusCode::SERVICE_UNAVAILABLE).await;
+    let config = format!(r#"handler_config={{"url":"http://{receiver}/"}}"#);
     for (name, column) in [("sync", "breaker_failures=1"), ("acked", "need_confirm=true"), ("gone", "timeout=7s")] {
         walk.done(&["def", "create", name, "handler=webhook", &config, "max_retry_times=0", column]).await;
     }

@@ -42,10 +42,10 @@ impl Program {
     }
 }
 
-/// A receiver that refuses parameters with the word `bad`.
-async fn receiver() -> SocketAddr {
-    let receive = async |body: String| match body.contains("bad") {
-        true => StatusCode::UNPROCESSABLE_ENTITY,
+/// A receiver that answers parameters with the word `bad` by this status.
+pub async fn receiver(refusal: StatusCode) -> SocketAddr {
+    let receive = async move |body: String| match body.contains("bad") {
+        true => refusal,
         false => StatusCode::OK,
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,7 +58,7 @@ async fn receiver() -> SocketAddr {
 async fn main_verbs_work(url: &str) {
     let program = Program { url: url.to_owned() };
     let name = &format!("program_{:016x}", fastrand::u64(..));
-    let config = format!(r#"handler_config={{"url":"http://{}/"}}"#, receiver().await);
+    let config = format!(r#"handler_config={{"url":"http://{}/"}}"#, receiver(StatusCode::UNPROCESSABLE_ENTITY).await);
     program.json(0, &["migrate"]).await;
     let created = program.json(0, &["def", "create", name, "handler=webhook", &config, "max_retry_times=0"]).await;
     assert_eq!((&created["result"], &created["row"]["name"]), (&"stored".into(), &name.as_str().into()));

@@ -28,7 +28,8 @@ pub(super) struct TlsFiles {
     #[serde(default)]
     #[schemars(with = "Option<SecretShape>")]
     key: Option<Reference>,
-    /// A file with more certificates of authorities, PEM, beside those of the operating system. The program must let rows use it, as a secret.
+    /// A file with more certificates of authorities, PEM, beside those of the operating system, for the receiver and the endpoint of tokens. The
+    /// program must let rows use it, as a secret.
     ca_file: Option<PathBuf>,
 }
 

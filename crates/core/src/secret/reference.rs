@@ -128,8 +128,13 @@ impl<'de> Deserialize<'de> for SecretRef {
 /// Reads a [`SecretRef`]. serde's own errors quote the value, which may be the secret, so every other value has this one.
 struct Reference;
 
-const EXPECTED: &str = "expected a reference to a secret, \"env:NAME\" or \"file:/path\", because the versions of a definition \
+/// What serde writes behind "expected ".
+const EXPECTED: &str = "a reference to a secret, \"env:NAME\" or \"file:/path\", because the versions of a definition \
                         would keep the secret itself for ever";
+
+fn refused<T, E: serde::de::Error>() -> Result<T, E> {
+    Err(E::custom(format_args!("expected {EXPECTED}")))
+}
 
 impl<'de> Visitor<'de> for Reference {
     type Value = SecretRef;
@@ -139,23 +144,23 @@ impl<'de> Visitor<'de> for Reference {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SecretRef, E> {
-        SecretRef::parse(text).ok_or_else(|| E::custom(EXPECTED))
+        SecretRef::parse(text).map_or_else(refused, Ok)
     }
 
     fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<SecretRef, E> {
-        Err(E::custom(EXPECTED))
+        refused()
     }
 
     fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<SecretRef, E> {
-        Err(E::custom(EXPECTED))
+        refused()
     }
 
     fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<SecretRef, E> {
-        Err(E::custom(EXPECTED))
+        refused()
     }
 
     fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<SecretRef, E> {
-        Err(E::custom(EXPECTED))
+        refused()
     }
 }
 
@@ -189,7 +194,8 @@ mod tests {
         }
         for shape in ["null", "[4711]", "{\"a\":4711}"] {
             let problem = problem(&format!("{{\"key\": {shape}}}"));
-            assert!(problem.contains("\"env:NAME\"") && !problem.contains("4711"), "{problem}");
+            assert!(problem.contains(", expected a reference to a secret, \"env:NAME\""), "{problem}");
+            assert!(problem.starts_with("key: ") && !problem.contains("4711"), "{problem}");
         }
     }
 
