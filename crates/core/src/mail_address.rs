@@ -71,6 +71,10 @@ fn check_local(local: &str) -> Result<(), &'static str> {
     if local.starts_with('"') {
         let closed = local.len() > 1 && local.ends_with('"') && has_closed_quotes(local);
         let inside = local.get(1..local.len() - 1).unwrap_or_default();
+        // The command to a server has the address between these signs, and not each server reads quotes.
+        if inside.contains(['<', '>']) {
+            return Err("the part before the `@` has a `<` or `>`");
+        }
         return if closed && !has_open_quote(inside) { Ok(()) } else { Err("a quote before the `@` is not closed") };
     }
     let is_special = |character: char| character.is_whitespace() || "\"(),:;<>[]\\@".contains(character);
@@ -198,6 +202,7 @@ mod tests {
             "\"Doe <a@x.org>",
             "a@x,org",
             "Eve <eve@x.org> <a@x.org>",
+            "\"a RCPT TO:<eve@x.org>\"@x.org",
         ];
         for text in wrong.map(|text| text.replace('\n', "\nb")) {
             assert!(MailAddress::parse(&text).is_err(), "{text:?}");

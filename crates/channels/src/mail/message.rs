@@ -208,7 +208,7 @@ mod tests {
 
     /// Decodes the parts of a mail that are in Base64.
     fn decoded(mail: &str) -> Vec<Vec<u8>> {
-        let parts = mail.split("Content-Transfer-Encoding: base64\r\n").skip(1);
+        let parts = mail.split("Content-Transfer-Encoding: base64").skip(1);
         let bodies = parts.map(|part| part.split_once("\r\n\r\n").map_or("", |(_, body)| body));
         let bodies = bodies.map(|body| body.split("--").next().unwrap_or_default().replace("\r\n", ""));
         bodies.map(|body| STANDARD.decode(body).unwrap()).collect()
