@@ -149,8 +149,15 @@ async fn wrong_row_of_a_chat_is_refused_with_the_field() {
 }
 
 #[tokio::test]
-async fn slow_answer_of_a_chat_ends_with_the_attempt() {
-    for head in ["HTTP/1.1 200 OK\r\nx-slow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"] {
+async fn slow_answer_of_a_chat_counts_by_its_status_or_its_body() {
+    let (head, body) = ("HTTP/1.1 200 OK\r\nx-slow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
+    // Slack says all in the status, the other services in the body.
+    for (service, head, expected) in [
+        ("slack", head, Err("timeout")),
+        ("slack", body, Ok(())),
+        ("we_com", body, Err("timeout")),
+        ("we_com", "HTTP/1.1 503 No\r\ncontent-length: 1000\r\n\r\n", Err("unavailable")),
+    ] {
         let slow = Raw::serving(move |mut stream| async move {
             read_request(&mut stream).await;
             let _ = stream.write_all(head.as_bytes()).await;
@@ -160,11 +167,13 @@ async fn slow_answer_of_a_chat_ends_with_the_attempt() {
         })
         .await;
         let url = SecretFile::new(&slow.url());
-        let config = json!({ "service": "slack", "url": url.reference(), "text": "x" });
+        let config = json!({ "service": service, "url": url.reference(), "text": "x" });
         let row = NotifyDef::new(NAME).handler_config(config.to_string()).timeout("1s");
         let configured = Configured::with_row(Chat::new().allow_networks(&own_machine()), row).await;
-        let failed = configured.send(&json!(1), Status::Failed).await;
-        assert_eq!(failed.errors.last().unwrap().class, "timeout", "{failed:?}");
+        let status = if expected.is_ok() { Status::Succeeded } else { Status::Failed };
+        let ended = configured.send(&json!(1), status).await;
+        let class = ended.errors.last().map_or(Ok(()), |error| Err(&*error.class));
+        assert_eq!(class, expected, "{service}: {ended:?}");
         configured.close().await;
     }
 }

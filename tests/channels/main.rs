@@ -12,6 +12,7 @@ mod desk;
 mod limits;
 mod long_templates;
 mod mail;
+mod mail_names;
 mod mail_rows;
 mod malformed;
 mod prepared;

@@ -1,6 +1,7 @@
 //! The recipients of an alert: those of its columns, defaults, unknown names, and those left for a retry.
 
 use solid_notify::channels::{AlertChannels, Mailer, Slack};
+use solid_notify::testkit::MemoryOutbox;
 use solid_notify::{NotifyDef, Status};
 
 use crate::desk::{Desk, alert, error, log};
@@ -89,6 +90,27 @@ async fn recipients_that_cannot_be_reached_are_logged_when_the_row_is_read() {
         }
     }
     desk.close().await;
+}
+
+#[tokio::test]
+async fn row_with_a_wrong_address_of_alerts_is_not_stored() {
+    let outbox = MemoryOutbox::new();
+    let row = |email: &str| NotifyDef::new("sync").email(email);
+    let right = "\"Doe, Jane\" <jane@example.org>; backlog=\"night, shift\"@example.org, a@b.c";
+    outbox.define_if_missing(row(right)).await.unwrap();
+    let seen = outbox.operator("alice").definition("sync").await.unwrap();
+    for (email, named) in [
+        ("a@b.c, ops", "email = \"ops\": expected mail addresses, separated by commas: it has no `@`"),
+        ("final_failure=ops at b.c", "email = \"ops at b.c\": expected"),
+        ("Doe\", Jane <jane@example.org>", "a quote in its name is not closed"),
+    ] {
+        let new = outbox.define_if_missing(NotifyDef::new("other").email(email)).await.unwrap_err();
+        let edited = outbox.operator("alice").edit_definition(&seen, row(email)).await.unwrap_err();
+        let previewed = outbox.operator("alice").preview_edit(&seen, &row(email)).await.unwrap_err();
+        for error in [new.to_string(), edited.to_string(), previewed.to_string()] {
+            assert!(error.contains(named), "{email}: {error}");
+        }
+    }
 }
 
 #[tokio::test]

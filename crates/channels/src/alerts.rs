@@ -9,6 +9,8 @@ use std::fmt;
 #[cfg(feature = "plain-chat")]
 use crate::chat::{self, ChatService, NamedChat};
 use crate::delivered::Progress;
+#[cfg(feature = "mail")]
+use crate::error::described;
 use crate::error::{ChannelError, result};
 use crate::hiding;
 #[cfg(feature = "plain-chat")]
@@ -144,7 +146,7 @@ impl AlertChannels {
             let Some(chat) = self.chats.iter().find(|chat| chat.name == *name) else {
                 return Err(ChannelError::UnknownChat { name: name.clone(), known: self.known_chats() });
             };
-            chat.send(&self.client, &text).await.1?;
+            chat.send(&self.client, &text, notice.ends()).await.1?;
             progress.note([name.as_str()]);
             Ok(())
         };
@@ -175,6 +177,10 @@ impl Handler for AlertChannels {
             return Err(
                 "it names no recipient, and there are no defaults: set its column `email` or `alert_to`".to_owned()
             );
+        }
+        #[cfg(feature = "mail")]
+        if let Some(error) = mail::mailboxes(&named.email, "the column `email`").1.into_iter().next() {
+            return Err(described(&error));
         }
         let known = self.known_chats();
         let unknown = named.chats.into_iter().find(|name| !known.contains(name));

@@ -24,7 +24,7 @@ use solid_notify_core::Response;
 use solid_notify_core::definition::SecretString;
 use solid_notify_core::error::BoxError;
 use solid_notify_sweeper::HttpStatus;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub use channel::Chat;
@@ -35,7 +35,7 @@ pub use we_com::WeCom;
 
 use crate::error::ChannelError;
 use crate::hiding;
-use crate::http::{self, Client};
+use crate::http::{self, Body, Client};
 use crate::lookup::System;
 use crate::tls;
 
@@ -157,19 +157,25 @@ impl NamedChat {
     }
 
     /// Posts a text. Returns the answer, if there was one, and the error, unless the chat has the text.
-    pub(crate) async fn send(&self, client: &Client, text: &str) -> (Option<Response>, Result<(), ChannelError>) {
+    /// `end`: when the attempt ends.
+    pub(crate) async fn send(
+        &self,
+        client: &Client,
+        text: &str,
+        end: Instant,
+    ) -> (Option<Response>, Result<(), ChannelError>) {
         let chat = self.name.clone();
         let post = self.service.post(text, Utc::now());
         let secrets = self.service.secrets().into_iter().chain([post.url.clone()]).map(SecretString::from);
         hiding::note(&secrets.collect::<Vec<_>>());
-        let Answer { status, failure, retry_after, body } = match ask(client, &post).await {
+        let Answer { status, failure, retry_after, body } = match ask(client, &post, end).await {
             Ok(answer) => answer,
             Err(source) => return (None, Err(ChannelError::NoAnswer { chat, source })),
         };
         // Some services repeat an unknown token in their answer. It is removed before a part of the answer is taken.
-        let is_cut = body.len() >= ANSWER_LIMIT;
-        let hidden = hiding::hidden();
-        let body = if is_cut { hidden.clean_beginning(&body) } else { hidden.clean(&body) };
+        let (hidden, text) = (hiding::hidden(), String::from_utf8_lossy(&body.bytes).into_owned());
+        let (is_cut, broken) = (body.is_cut, body.complete().err());
+        let body = if is_cut { hidden.clean_beginning(&text) } else { hidden.clean(&text) };
         let response = ChatResponse { status: status.as_u16(), retry_after, body: &body };
         let result = match status {
             StatusCode::TOO_MANY_REQUESTS => {
@@ -177,14 +183,16 @@ impl NamedChat {
             }
             _ => self.service.judge(&response),
         };
-        let result = match result {
-            ChatResult::Accepted if status.is_success() => Ok(()),
-            ChatResult::Accepted => {
+        let result = match (result, broken) {
+            (ChatResult::Accepted, _) if status.is_success() => Ok(()),
+            // Most services answer each message with the same status, and say in the body what became of it.
+            (_, Some(source)) if status.is_success() => Err(ChannelError::NoAnswer { chat, source: source.into() }),
+            (ChatResult::Accepted, _) => {
                 let reason = format!("{status}: {}", response.excerpt());
                 Err(ChannelError::Refused { chat, reason, source: failure })
             }
-            ChatResult::TooOften { delay, reason } => Err(ChannelError::TooOften { chat, delay, reason }),
-            ChatResult::Refused { reason } => Err(ChannelError::Refused { chat, reason, source: failure }),
+            (ChatResult::TooOften { delay, reason }, _) => Err(ChannelError::TooOften { chat, delay, reason }),
+            (ChatResult::Refused { reason }, _) => Err(ChannelError::Refused { chat, reason, source: failure }),
         };
         (Some(Response::new(status.as_u16()).body(body)), result)
     }
@@ -196,19 +204,20 @@ struct Answer {
     /// The error of an error status, for its class.
     failure: Option<BoxError>,
     retry_after: Option<Duration>,
-    body: String,
+    body: Body,
 }
 
 /// Posts a message, within a time.
 ///
 /// # Errors
 /// There was no answer. The error does not contain the URL, which is the secret of most services.
-async fn ask(client: &Client, post: &Post) -> Result<Answer, BoxError> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no complete answer within {TIMEOUT:?}"));
-    timeout(TIMEOUT, exchange(client, post)).await.map_err(late)?
+async fn ask(client: &Client, post: &Post, end: Instant) -> Result<Answer, BoxError> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {TIMEOUT:?}"));
+    let end = end.min(Instant::now() + TIMEOUT);
+    timeout(TIMEOUT, exchange(client, post, end)).await.map_err(late)?
 }
 
-async fn exchange(client: &Client, post: &Post) -> Result<Answer, BoxError> {
+async fn exchange(client: &Client, post: &Post, end: Instant) -> Result<Answer, BoxError> {
     let url = Url::parse(&post.url)?;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     let mut response = client.send(Method::POST, &url, headers, serde_json::to_vec(&post.body)?).await?;
@@ -217,9 +226,9 @@ async fn exchange(client: &Client, post: &Post) -> Result<Answer, BoxError> {
     Ok(Answer {
         status,
         failure: is_error.then(|| HttpStatus(status.as_u16()).into()),
-        retry_after: retry_after(response.headers()),
+        retry_after: wait(response.headers()),
         // An answer is usually one line; a longer one is not read to its end.
-        body: String::from_utf8_lossy(&response.body(ANSWER_LIMIT).await?).into_owned(),
+        body: response.body(ANSWER_LIMIT, end).await,
     })
 }
 
@@ -233,10 +242,10 @@ fn tls() -> Result<tls::Config, ChannelError> {
     config.map_err(|problem| ChannelError::setup(format!("the HTTP client for chats: {problem}")))
 }
 
-/// Returns the seconds to wait: from the standard header, or from that of Feishu's gateway.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
-    ["retry-after", "x-ogw-ratelimit-reset"].into_iter().find_map(seconds).map(Duration::from_secs)
+/// Returns how long to wait: from the standard header, or the seconds from that of Feishu's gateway.
+fn wait(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = || headers.get("x-ogw-ratelimit-reset")?.to_str().ok()?.trim().parse().ok();
+    http::retry_after(headers).or_else(|| seconds().map(Duration::from_secs))
 }
 
 /// Puts the keyword that a robot requires in each message before the text.
@@ -297,11 +306,11 @@ mod tests {
     #[test]
     fn header_sets_the_delay() {
         let mut headers = HeaderMap::new();
-        assert_eq!(retry_after(&headers), None);
+        assert_eq!(wait(&headers), None);
         headers.insert("x-ogw-ratelimit-reset", "52".parse().unwrap());
-        assert_eq!(retry_after(&headers), Some(Duration::from_secs(52)));
+        assert_eq!(wait(&headers), Some(Duration::from_secs(52)));
         headers.insert("retry-after", "7".parse().unwrap());
-        assert_eq!(retry_after(&headers), Some(Duration::from_secs(7)));
+        assert_eq!(wait(&headers), Some(Duration::from_secs(7)));
     }
 
     #[test]

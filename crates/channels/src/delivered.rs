@@ -4,6 +4,7 @@
 //! is stored.
 
 use parking_lot::Mutex;
+use solid_notify_core::mail_address::split_list;
 use solid_notify_sweeper::Notice;
 
 /// The beginning of the list. Other text may stand before it.
@@ -55,7 +56,8 @@ impl Delivered {
             };
             return Self { before, names: Vec::new() };
         };
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        let names =
+            split_list(list, &[',']).into_iter().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
         Self { before: before.to_owned(), names: names.collect() }
     }
 

@@ -66,6 +66,19 @@ pub enum ChannelError {
         /// The server's answer.
         source: BoxError,
     },
+    /// The mail server does not accept the name with which the mailer says hello. It is no fault of an address.
+    #[error(
+        "the mail server {server} does not accept the name {hello} of this sender: set the full name of its host, by `?hello=` \
+         in the URL of the mail server or by `MailerBuilder::hello`"
+    )]
+    HelloRefused {
+        /// Host and port.
+        server: String,
+        /// The name.
+        hello: String,
+        /// A `lettre::transport::smtp::Error`.
+        source: BoxError,
+    },
     /// The mail was not handed over.
     #[error("the mail to {to} was not handed over to the mail server {server}")]
     Mail {
@@ -140,6 +153,8 @@ impl ChannelError {
     /// Returns the handler's result.
     pub(crate) fn failure(self) -> Failure {
         match self.delay() {
+            // Not as the reply's code says: it is retried until the setting is corrected.
+            _ if matches!(self, Self::HelloRefused { .. }) => Failure::retry(self).class(ErrorClass::Unknown),
             _ if self.is_permanent() => Failure::give_up(self).class(ErrorClass::Invalid),
             Some(delay) => Failure::retry_in(delay, self).class(ErrorClass::Busy),
             None => Failure::retry(self),
@@ -181,6 +196,15 @@ impl ChannelError {
 /// Turns the errors of all recipients into the handler's result.
 pub(crate) fn result(errors: Vec<ChannelError>) -> HandlerResult {
     ChannelError::all(errors).map_or(Ok(()), |error| Err(error.failure()))
+}
+
+/// Returns an error with its cause.
+#[cfg(feature = "mail")]
+pub(crate) fn described(error: &ChannelError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 fn known_names(known: &[String]) -> String {

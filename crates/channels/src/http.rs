@@ -8,13 +8,14 @@ mod handed_back;
 mod kept_hosts;
 mod meter;
 mod resolve;
+mod retry_after;
 
 use std::sync::Arc;
 
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
-pub(crate) use self::client::Client;
+pub(crate) use self::client::{Body, Client};
 #[cfg(feature = "plain-webhook")]
 pub(crate) use self::client::{Response, basic};
 use self::connect::Connector;
@@ -22,6 +23,7 @@ pub(crate) use self::handed_back::HandedBack;
 #[cfg(feature = "plain-webhook")]
 pub(crate) use self::kept_hosts::KeptHosts;
 pub use self::resolve::{Resolve, Resolving};
+pub(crate) use self::retry_after::retry_after;
 use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
 use crate::tls;

@@ -31,8 +31,8 @@
 //!   mail has the same `Message-ID` each time, so most mail programs show it once; chats show it twice.
 //! - **Each recipient is independent.** An alert that reached only some recipients is retried as the definition `notify.alert`
 //!   says, for the others only. The description of the alert's notice lists the recipients that have it.
-//! - **A service that answers "too often"** gets no message for as long as it blocks (DingTalk: ten minutes), capped by the
-//!   definition's `max_retry_interval`.
+//! - **A service that answers "too often"** gets no message for as long as it blocks (DingTalk: ten minutes), at most for
+//!   the definition's `max_retry_interval`, or a day where it has none.
 //! - **Long texts are cut** to the service's limit, with a mark at the end.
 //! - **Secrets** appear in no error, log or `Debug` text.
 //! - An unknown chat, a wrong password or a refused address is retried too, until the tries run out, because an operator may

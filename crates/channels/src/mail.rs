@@ -17,10 +17,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use lettre::Address;
-use lettre::address::AddressError;
 use lettre::message::Mailbox;
 use solid_notify_core::definition::SecretString;
 use solid_notify_core::error::BoxError;
+use solid_notify_core::mail_address::MailAddress;
 use url::Host;
 
 pub(crate) use alert::letter as alert_letter;
@@ -29,7 +29,7 @@ pub use channel::Mail;
 
 use crate::error::ChannelError;
 use message::Letter;
-use session::Reply;
+use session::{NameRefused, Reply};
 use settings::Settings;
 
 /// Sends mails through an SMTP server.
@@ -66,11 +66,9 @@ impl Mailer {
     /// # Errors
     /// Fails if no mail could be sent: the server does not answer, its certificate is not trusted, the password is wrong.
     pub async fn check(&self) -> Result<(), ChannelError> {
-        session::check(&self.settings).await.map_err(|source| ChannelError::Mail {
-            to: "no recipient (a check)".to_owned(),
-            server: self.settings.server(),
-            source,
-        })
+        session::check(&self.settings)
+            .await
+            .map_err(|source| self.undelivered("no recipient (a check)".to_owned(), source))
     }
 
     /// Returns the password of its account, which no text of the server may show.
@@ -90,7 +88,17 @@ impl Mailer {
 
     fn failed(&self, to: &[Address], source: BoxError) -> ChannelError {
         let to = to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        ChannelError::Mail { to, server: self.settings.server(), source }
+        self.undelivered(to, source)
+    }
+
+    fn undelivered(&self, to: String, source: BoxError) -> ChannelError {
+        let server = self.settings.server();
+        match source.downcast::<NameRefused>() {
+            Ok(refused) => {
+                ChannelError::HelloRefused { server, hello: self.settings.hello.to_string(), source: refused.0.into() }
+            }
+            Err(source) => ChannelError::Mail { to, server, source },
+        }
     }
 
     /// Sends a mail.
@@ -154,18 +162,16 @@ pub(crate) fn mailboxes(texts: &[String], place: &str) -> (Vec<Mailbox>, Vec<Cha
 pub(crate) fn mailbox(text: &str, place: &str) -> Result<Mailbox, ChannelError> {
     let wrong =
         |source: BoxError| ChannelError::NotAnAddress { place: place.to_owned(), address: text.to_owned(), source };
-    // The parser refuses control characters, even in quotes, because a line end would end the command to the server.
-    let mut mailbox: Mailbox = text.parse().map_err(|error: AddressError| wrong(error.into()))?;
-    let address = &mailbox.email;
-    if address.user().contains(',') {
-        return Err(wrong("an address with a comma is not supported, because commas separate addresses".into()));
-    }
-    if !address.domain().is_ascii() {
+    let read = MailAddress::parse(text).map_err(|problem| wrong(problem.into()))?;
+    let address = match read.domain.is_ascii() {
+        true => Address::new(read.local, read.domain),
         // A domain in another script is converted to its ASCII form, which every server accepts.
-        let host = Host::parse(address.domain()).map_err(|error| wrong(error.into()))?;
-        mailbox.email = Address::new(address.user(), host.to_string()).map_err(|error| wrong(error.into()))?;
-    }
-    Ok(mailbox)
+        false => {
+            let host = Host::parse(read.domain).map_err(|error| wrong(error.into()))?;
+            Address::new(read.local, host.to_string())
+        }
+    };
+    Ok(Mailbox::new(read.name(), address.map_err(|error| wrong(error.into()))?))
 }
 
 #[cfg(test)]
@@ -180,12 +186,15 @@ mod tests {
     fn an_address_may_have_a_name_and_a_domain_in_any_script() {
         assert_eq!(address("ops@example.com").unwrap().to_string(), "ops@example.com");
         assert_eq!(address("Ops <ops@example.com>").unwrap().to_string(), "ops@example.com");
+        assert_eq!(address("\"a, b\"@example.com").unwrap().to_string(), "\"a, b\"@example.com");
+        let named = mailbox("\"Doe, Jane\" <jane@example.com>", "x").unwrap();
+        assert_eq!((named.name.as_deref(), named.email.as_ref()), (Some("Doe, Jane"), "jane@example.com"));
         assert_eq!(address("ops@例子.cn").unwrap().to_string(), "ops@xn--fsqu00a.cn");
     }
 
     #[test]
     fn a_wrong_address_is_shown_with_its_column() {
-        for text in ["ops", "ops@", "@example.com", "a b@example.com", "订单", "a@x.org, b@x.org", "\"a,b\"@x.org"] {
+        for text in ["ops", "ops@", "@example.com", "a b@example.com", "订单", "a@x.org, b@x.org"] {
             let error = address(text).unwrap_err().to_string();
             assert!(error.contains("`email`") && error.contains(&format!("{text:?}")), "{error}");
         }

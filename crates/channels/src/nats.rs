@@ -18,7 +18,9 @@ use crate::secrets::Secrets;
 /// Publishes notices to subjects that a stream of NATS JetStream stores. Definitions choose it by `handler = 'nats'`; see
 /// [`NatsConfig`].
 ///
-/// The header `Nats-Msg-Id` has the idempotency key, so that the stream drops a message that it has got within its duplicate window.
+/// The header `Notify-Id` has the idempotency key. The header `Nats-Msg-Id` has the same value in attempts that repeat a message of which
+/// it is unknown whether the stream has it, so that the stream drops a copy within its duplicate window. It has another one after a nack,
+/// a missing ack, an edit of what is sent, and a retry of an operator, because the consumer must get these.
 /// All definitions with the same URL and credentials share one client, which is made anew after a loss.
 #[derive(Default)]
 pub struct Nats {

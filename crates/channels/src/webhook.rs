@@ -26,6 +26,7 @@ use hyper::header::{AUTHORIZATION, HeaderValue};
 use solid_notify_core::definition::{ExposeSecret, SecretRef};
 use solid_notify_core::{ErrorClass, Response};
 use solid_notify_sweeper::{Failure, HandlerResult};
+use tokio::time::Instant;
 use url::{Position, Url};
 
 pub use builder::WebhookBuilder;
@@ -98,10 +99,12 @@ impl Channel for Webhook {
 
     async fn send(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
         let timeout = prepared.config.timeout.0;
-        match tokio::time::timeout(timeout, self.deliver(prepared, notice)).await {
+        // Whichever ends first: the configuration's time or the definition's.
+        let end = (Instant::now() + timeout).min(notice.ends());
+        match tokio::time::timeout(timeout, self.deliver(prepared, notice, end)).await {
             Ok(result) => self.handed_back.once(notice, result),
             Err(_) => {
-                let problem = format!("no complete response within the `timeout` of `handler_config`, {timeout:?}");
+                let problem = format!("no response within the `timeout` of `handler_config`, {timeout:?}");
                 Err(Failure::retry(problem).class(ErrorClass::Timeout).free_of_values())
             }
         }
@@ -115,7 +118,7 @@ fn client_and_host(url: &Url, tls: Option<&Arc<TlsClient>>) -> String {
 }
 
 impl Webhook {
-    async fn deliver(&self, prepared: &Prepared, notice: &AnyNotice) -> HandlerResult {
+    async fn deliver(&self, prepared: &Prepared, notice: &AnyNotice, end: Instant) -> HandlerResult {
         let config = &prepared.config;
         let secrets = Secrets::read(notice, Self::secrets(prepared)).await?;
         let request = Request::new(prepared, notice, &secrets).await?;
@@ -142,7 +145,7 @@ impl Webhook {
             None => Keep::None,
         };
         let client = self.client(prepared, &secrets, keep)?;
-        let tokens = Tokens { kept: prepared.token.as_ref(), client: &client, secrets: &secrets };
+        let tokens = Tokens { kept: prepared.token.as_ref(), client: &client, secrets: &secrets, end };
         let mut authorization = match &config.auth {
             Some(auth) => Some(auth.authorization(&tokens, None).await?),
             None => None,
@@ -155,12 +158,10 @@ impl Webhook {
             response = self.exchange((prepared, notice), &request, &tokens, authorization.as_ref()).await?;
         }
         let status = response.status().as_u16();
-        // The time-out may end this while the body is read, so the status is reported before.
+        // A shutdown may end this while the body is read, so the status is reported before.
         notice.set_response(Response::new(status));
-        let limit = config.max_response_bytes;
-        let body = response.body(limit).await;
-        let body = body.map_err(|error| prepared.unanswered(error))?;
-        notice.set_response(receive::kept(status, &body, limit, &hiding::hidden()));
+        let body = response.body(config.max_response_bytes, end).await;
+        notice.set_response(receive::kept(status, &body, &hiding::hidden()));
         let is_success = config.success.iter().any(|pattern| pattern.contains(status));
         receive::judged(status, response.headers(), is_success, config.has_one_receiver())
     }

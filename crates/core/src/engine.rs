@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::alert::recipients::wrong_address;
 use crate::blocking::Blocking;
 use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
@@ -135,6 +136,10 @@ impl Engine {
 
     fn problems(&self, def: &NotifyDef) -> Vec<Problem> {
         let mut problems = def.policy().err().unwrap_or_default();
+        // Not in the policy, because a wrong address in a row that was edited by hand must not stop its notices.
+        if let Some((entry, problem)) = wrong_address(def.email.as_ref()) {
+            problems.push(Problem::new("email", entry, format!("mail addresses, separated by commas: {problem}")));
+        }
         // The targets of a definition may have a configuration each, and they come after it.
         let may_come_later = def.handler_config.is_none() && def.target_of.is_none();
         let is_read = !problems.iter().any(|problem| problem.column == "handler_config");

@@ -30,6 +30,8 @@ pub mod finding;
 pub mod inbox;
 mod json;
 pub mod limit;
+pub mod mail_address;
+pub mod message_id;
 pub mod metrics;
 pub mod notice;
 mod notice_progress;

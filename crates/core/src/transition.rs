@@ -97,6 +97,30 @@ pub struct Chance<'a> {
 /// The shortest retry delay that a handler can set, so that a zero by mistake causes no hot loop.
 pub const SOONEST: Duration = Duration::from_millis(100);
 
+/// The longest retry delay that a handler or a receiver can set where the definition has no `max_retry_interval`, so that a wrong header does
+/// not delay a notice for years.
+pub const LONGEST_WISH: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Returns the longest retry delay that a handler or a receiver can set.
+fn longest_wish(policy: &Policy) -> Duration {
+    policy.max_interval.unwrap_or(LONGEST_WISH).clamp(SOONEST, MAX_DELAY)
+}
+
+/// Returns what the record of an attempt says where [`transition`] makes the delay of its retry shorter than was asked for.
+pub fn cut_wish(policy: &Policy, event: &Event) -> Option<String> {
+    let Event::RetryIn(wish, _) = event else { return None };
+    let longest = longest_wish(policy);
+    if *wish <= longest {
+        return None;
+    }
+    let cap = match policy.max_interval {
+        Some(_) => "`max_retry_interval`",
+        None => "the default where the definition has no `max_retry_interval`",
+    };
+    let (asked, longest) = (wish.as_secs(), humantime::format_duration(longest));
+    Some(format!("a retry after {asked} s was asked for, and {longest} is the most: {cap}"))
+}
+
 fn handed_back(tries: i64, after: Duration) -> Next {
     Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after }
 }
@@ -143,9 +167,7 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::Failed(class) => retry(by_interval(*class, tries)),
         // As after the failure that it is, in case the definition is enabled at once, or could not be paused.
         Event::Paused(class) => retry(by_interval(*class, tries + 1)),
-        Event::RetryIn(wish, _) => {
-            retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).clamp(SOONEST, MAX_DELAY))
-        }
+        Event::RetryIn(wish, _) => retry((*wish).clamp(SOONEST, longest_wish(policy))),
         Event::Crashed if matches!(policy.rules.of(ErrorClass::Crash), Some(Rule::Interval(_))) => {
             retry(by_interval(ErrorClass::Crash, crashes))
         }

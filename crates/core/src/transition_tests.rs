@@ -166,6 +166,26 @@ fn retry_in_of_a_handler_is_capped_and_counted() {
 }
 
 #[test]
+fn wish_has_a_default_cap_that_a_row_can_raise() {
+    let wished = |policy: &Policy, seconds| {
+        let event = Event::RetryIn(Duration::from_secs(seconds), ErrorClass::Busy);
+        let waits = waits(&decide(policy, &notice(0, 0), event.clone())).map(|(_, seconds)| seconds);
+        (waits.unwrap(), cut_wish(policy, &event))
+    };
+    let (default, raised) = (policy(NotifyDef::new("a")), policy(NotifyDef::new("a").max_retry_interval("7d")));
+    let day = 24 * 3600;
+    assert_eq!(wished(&default, day), (day, None));
+    let text = "a retry after 86401 s was asked for, and 1day is the most: the default where the definition has no \
+                `max_retry_interval`";
+    assert_eq!(wished(&default, day + 1), (day, Some(text.to_owned())));
+    assert_eq!(wished(&raised, 7 * day), (7 * day, None));
+    let (waits, text) = wished(&raised, u64::MAX);
+    let said = "a retry after 18446744073709551615 s was asked for, and 7days is the most: `max_retry_interval`";
+    assert_eq!((waits, text.as_deref()), (7 * day, Some(said)));
+    assert_eq!(cut_wish(&default, &Event::Failed(ErrorClass::Busy)), None);
+}
+
+#[test]
 fn own_tries_replace_the_limit_of_the_row_but_not_of_a_rule() {
     let with = |tries, failures, def: NotifyDef| {
         let limited = ClaimedNotice { own: OwnLimits::new(Some(tries), None), ..notice(failures, 0) };

@@ -1,5 +1,7 @@
 //! The channel `nats`: messages, failures, and a server that restarts or hangs.
 
+mod copies;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -48,18 +50,21 @@ async fn message_is_stored_once_with_what_the_configuration_says() {
     sending.define_as(NotifyDef::new("order").need_confirm(true), config).await;
     let id = sending.add("order", json!({ "region": "eu", "order": "ü1" })).await;
     let notice = sending.reaches(id, Status::AwaitingAck).await;
-    let response = notice.response.unwrap().response;
+    let response = &notice.response.as_ref().unwrap().response;
     assert_eq!((response.status(), response.body_text()), ("stored", Some(&*format!("stream {name}, sequence 1"))));
     let message = stream.get_raw_message(1).await.unwrap();
     assert_eq!((message.subject.as_str(), &message.payload[..]), (&*format!("{name}.eu"), notice.param.as_bytes()));
     let header = |name: &str| message.headers.get(name).expect("a header").to_string();
     assert_eq!(header("X-Order"), "ü1");
 
-    // The receiver nacks it, so the next attempt sends it again. The stream has it already.
+    assert_eq!(header("Notify-Id"), notice.idempotency_key());
+
+    // The receiver nacks it, so the next attempt sends it again, and the stream stores it again.
     sending.outbox.nack_token(&header("Notify-Ack-Token"), "sold out").await.unwrap();
-    let duplicate = async || sending.find(id).await.response.is_some_and(|last| last.response.status() == "duplicate");
-    test_support::sending::eventually("a second attempt", duplicate).await;
-    assert_eq!(messages(&stream).await, 1);
+    test_support::sending::eventually("a second message", async || messages(&stream).await == 2).await;
+    let again = stream.get_raw_message(2).await.unwrap();
+    assert_eq!(again.headers.get("Notify-Id").unwrap().as_str(), header("Notify-Id"));
+    assert_ne!(again.headers.get("Nats-Msg-Id").unwrap().as_str(), header("Nats-Msg-Id"));
     context.delete_stream(&name).await.unwrap();
 }
 
@@ -172,7 +177,7 @@ async fn private_nats_that_restarts_and_hangs_loses_nothing() {
     let mut seen = BTreeSet::new();
     for sequence in 1..=last {
         let message = stored.get_raw_message(sequence).await.unwrap();
-        seen.insert(message.headers.get("Nats-Msg-Id").expect("an id").to_string());
+        seen.insert(message.headers.get("Notify-Id").expect("an id").to_string());
     }
     assert_eq!(seen.len(), ids.len(), "each notice arrived");
     sending.sweeper.shutdown().await;

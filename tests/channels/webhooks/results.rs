@@ -112,6 +112,16 @@ async fn receiver_says_how_long_it_wants_to_be_left_alone() {
         let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
         assert_eq!(sender.wait(&failed), Duration::from_secs(seconds), "{status} {after}");
     }
+    for after in ["18446744073709551615", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        receiver.now([(503, vec![("retry-after", after.to_owned())], String::new())]);
+        let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;
+        assert_eq!(sender.wait(&failed), Duration::from_secs(24 * 3600), "{after}");
+        assert!(failure(&failed).1.contains("was asked for, and 1day is the most"), "{failed:?}");
+    }
+    sender.define_as(NotifyDef::new("patient").max_retry_interval("7d"), &json!({ "url": receiver.url("/") })).await;
+    receiver.now([(503, vec![("retry-after", "604800".to_owned())], String::new())]);
+    let failed = sender.attempt("patient", &json!(1)).await;
+    assert_eq!((sender.wait(&failed).as_secs(), failure(&failed).1), (604_800, "HTTP status 503"));
     let date = (chrono::Utc::now() + Duration::from_secs(600)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     receiver.now([(429, vec![("retry-after", date)], String::new())]);
     let failed = sender.send(json!({ "url": receiver.url("/") }), &json!(1)).await;

@@ -16,6 +16,8 @@ pub struct Taken {
     pub from: String,
     /// The addresses in `RCPT TO` that were accepted.
     pub to: Vec<String>,
+    /// The name in `EHLO`.
+    pub hello: String,
     /// The headers and the body.
     pub text: String,
 }
@@ -55,7 +57,7 @@ impl SmtpServer {
         Self { taken, port, replies, task }
     }
 
-    /// The reply to this address, or to the end of a mail (`.`).
+    /// The reply to this address, to the end of a mail (`.`), or to `EHLO`.
     pub fn reply(&self, to: &str, reply: &'static str) {
         self.replies.lock().unwrap().insert(to.to_owned(), reply);
     }
@@ -76,12 +78,16 @@ async fn serve(stream: TcpStream, taken: Calls<Taken>, replies: Replies) -> Opti
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read).lines();
     write.write_all(b"220 here\r\n").await.ok()?;
-    let (mut from, mut to) = (String::new(), Vec::new());
+    let (mut hello, mut from, mut to) = (String::new(), String::new(), Vec::new());
     while let Some(line) = lines.next_line().await.ok()? {
         let address =
             || line.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map_or("", |(address, _)| address);
         let reply = |key: &str| replies.lock().unwrap().get(key).copied().unwrap_or("250 fine");
         let answer = match line.get(..4).unwrap_or_default() {
+            "EHLO" => {
+                hello = line.get(5..).unwrap_or_default().to_owned();
+                reply("EHLO")
+            }
             "MAIL" => {
                 from = address().to_owned();
                 "250 fine"
@@ -102,7 +108,7 @@ async fn serve(stream: TcpStream, taken: Calls<Taken>, replies: Replies) -> Opti
                 }
                 let answer = reply(".");
                 if answer.starts_with('2') {
-                    taken.note(Taken { from: from.clone(), to: std::mem::take(&mut to), text });
+                    taken.note(Taken { hello: hello.clone(), from: from.clone(), to: std::mem::take(&mut to), text });
                 }
                 answer
             }

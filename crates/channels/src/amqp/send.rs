@@ -13,6 +13,9 @@ use crate::hiding;
 use crate::secrets::Secrets;
 use crate::template::{Template, Values};
 
+/// The header with the idempotency key, for consumers that read the same header of each broker. The property `message_id` has it, too.
+const ID: &str = "notify-id";
+
 /// Makes the message of a notice.
 pub(super) async fn message(
     config: &AmqpConfig,
@@ -31,12 +34,11 @@ pub(super) async fn message(
         let value = value.render(&format!("headers.{}", name.0), &values).await?;
         headers.insert(name.short().map_err(Failure::retry)?, AMQPValue::LongString(LongString::from(value)));
     }
+    headers.insert(own(ID)?, AMQPValue::LongString(LongString::from(notice.idempotency_key())));
     if notice.is_test() {
         headers.insert(own(TEST)?, AMQPValue::Boolean(true));
     }
-    if !headers.inner().is_empty() {
-        properties = properties.with_headers(headers);
-    }
+    properties = properties.with_headers(headers);
     if let Some(expiration) = config.expiration {
         properties = properties.with_expiration(own(&expiration.0.as_millis().to_string())?);
     }

@@ -143,7 +143,7 @@ impl Channel for Chat {
         self.networks.admit(host)?;
         let alone = self.handed_back.has(notice).then(|| self.client(Keep::None)).transpose();
         let alone = alone.map_err(Failure::retry)?;
-        let (response, result) = group.send(alone.as_ref().unwrap_or(client), &text).await;
+        let (response, result) = group.send(alone.as_ref().unwrap_or(client), &text, notice.ends()).await;
         if let Some(response) = response {
             notice.set_response(response);
         }

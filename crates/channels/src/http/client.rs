@@ -17,6 +17,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::percent_decode_str;
 use solid_notify_core::error::BoxError;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::connect::{self, AGENT, Connector};
@@ -31,6 +32,10 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// How much a receiver may send over a connection of HTTP/2 before it is read, in bytes.
 #[cfg(feature = "tls")]
 const WINDOW: u32 = 1024 * 1024;
+
+/// How long before the end of an attempt the body of a response is not read any more, so that the attempt ends with the status: a tenth of the
+/// time that is left, or this time.
+const BEFORE_THE_END: Duration = Duration::from_secs(1);
 
 /// An HTTP client. A clone is cheap and has the same connections.
 #[derive(Clone)]
@@ -187,23 +192,51 @@ impl Response {
         &self.headers
     }
 
-    /// Reads the body to its end or to `limit` bytes, and returns what it has read. A receiver that sends more is cut off, which says nothing
-    /// of its success: that is in the status.
-    ///
-    /// # Errors
-    /// The connection broke before the end of the body.
-    pub(crate) async fn body(&mut self, limit: usize) -> io::Result<Vec<u8>> {
-        let mut body = Vec::new();
-        while body.len() < limit {
-            let Some(frame) = self.body.frame().await else {
-                break;
-            };
-            let frame = frame.map_err(failed)?;
-            if let Ok(chunk) = frame.into_data() {
-                body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
+    /// Reads the body to its end or to `limit` bytes, until shortly before `end`, when the attempt ends. A receiver that sends more, sends
+    /// slowly or breaks off is cut off, which says nothing of its success: that is in the status.
+    pub(crate) async fn body(&mut self, limit: usize, end: Instant) -> Body {
+        let mut bytes = Vec::new();
+        let left = end.saturating_duration_since(Instant::now());
+        let left = left.saturating_sub((left / 10).min(BEFORE_THE_END));
+        let broken = match timeout(left, self.read(limit, &mut bytes)).await {
+            Ok(read) => read.err(),
+            Err(_) => Some(io::Error::new(io::ErrorKind::TimedOut, "the body of the response did not end in time")),
+        };
+        Body { is_cut: broken.is_some() || bytes.len() >= limit, bytes, broken }
+    }
+
+    async fn read(&mut self, limit: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        while bytes.len() < limit {
+            let Some(frame) = self.body.frame().await else { break };
+            if let Ok(chunk) = frame.map_err(failed)?.into_data() {
+                bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]);
             }
         }
-        Ok(body)
+        Ok(())
+    }
+}
+
+/// The body of a response, as far as it came.
+pub(crate) struct Body {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether more may follow.
+    pub(crate) is_cut: bool,
+    /// Why it was not read to its end, or to the limit.
+    broken: Option<io::Error>,
+}
+
+impl Body {
+    #[cfg(all(test, feature = "plain-webhook"))]
+    pub(crate) fn of(text: &str, is_cut: bool) -> Self {
+        Self { bytes: text.as_bytes().to_vec(), is_cut, broken: None }
+    }
+
+    /// Returns the bytes, where the outcome is in the body and not in the status.
+    ///
+    /// # Errors
+    /// The body broke off, or did not end in time.
+    pub(crate) fn complete(self) -> io::Result<Vec<u8>> {
+        self.broken.map_or(Ok(self.bytes), Err)
     }
 }
 

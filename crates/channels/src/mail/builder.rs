@@ -1,19 +1,19 @@
 //! [`MailerBuilder`]: the settings of a [`Mailer`], by calls or by a URL.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lettre::message::Mailbox;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use solid_notify_core::definition::SecretString;
 use url::{Host, Url};
 
-use super::Mailer;
 use super::message::one_line;
 use super::settings::{Security, Settings};
+use super::{Mailer, mailbox};
 use crate::address::AllowedNetworks;
 use crate::error::ChannelError;
 
@@ -32,6 +32,7 @@ pub struct MailerBuilder {
     password: Option<SecretString>,
     from: Option<String>,
     from_name: Option<String>,
+    hello: Option<String>,
     root_certificates: Vec<Vec<u8>>,
     timeout: Duration,
 }
@@ -55,7 +56,7 @@ impl Mailer {
     }
 
     /// Uses a server by its URL: `smtps://user:password@host:465`, `smtp://user:password@host:587?tls=required`, or in plain text
-    /// `smtp://host:25?tls=none`. User and password are percent-encoded.
+    /// `smtp://host:25?tls=none`. User and password are percent-encoded. `hello=shop.example.org` is the name of [`MailerBuilder::hello`].
     ///
     /// # Errors
     /// Returns what is wrong with the URL, without repeating the password.
@@ -80,6 +81,7 @@ impl MailerBuilder {
             password: None,
             from: None,
             from_name: None,
+            hello: None,
             root_certificates: Vec::new(),
             timeout: TIMEOUT,
         }
@@ -95,8 +97,10 @@ impl MailerBuilder {
             Some(Host::Ipv6(address)) => address.to_string(),
             None => return Err(ChannelError::setup("the URL of the mail server names no host")),
         };
-        let option = parsed.query_pairs().find(|(name, _)| name == "tls").map(|(_, value)| value.into_owned());
-        let security = match (parsed.scheme(), option.as_deref()) {
+        let option =
+            |wanted| parsed.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned());
+        let (tls, hello) = (option("tls"), option("hello"));
+        let security = match (parsed.scheme(), tls.as_deref()) {
             ("smtps", None) => Security::Implicit,
             // Without an option encryption is required: "encrypt if the server offers it" would not be secure.
             ("smtp", None | Some("required")) => Security::StartTls,
@@ -107,6 +111,7 @@ impl MailerBuilder {
             }
         };
         let mut builder = Self::new(&host, security);
+        builder.hello = hello;
         if let Some(port) = parsed.port() {
             builder.port = port;
         }
@@ -147,6 +152,13 @@ impl MailerBuilder {
         self
     }
 
+    /// Sets the name with which the mailer says hello (EHLO): the full name of this host, or its address as `[192.0.2.1]`. The default is
+    /// the name that the host has for itself, which some servers refuse.
+    pub fn hello(mut self, name: impl Into<String>) -> Self {
+        self.hello = Some(name.into());
+        self
+    }
+
     /// Trusts this certificate as well, in PEM, for instance that of a company's own authority. The operating system's
     /// certificates are trusted in any case.
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -175,10 +187,11 @@ impl MailerBuilder {
         let from = self
             .from
             .ok_or_else(|| ChannelError::setup("the mailer has no sender address: set one with `.from(..)`"))?;
-        let mut from: Mailbox = from.parse().map_err(|error| {
+        let mut from = mailbox(&from, "the sender of the mailer").map_err(|error| {
             ChannelError::setup_failed(format!("cannot read the sender `{from}` as a mail address"), error)
         })?;
         from.name = self.from_name.or(from.name).map(|name| one_line(&name));
+        let hello = self.hello.as_deref().map_or_else(|| Ok(ClientId::default()), client_id)?;
         let tls = match self.security {
             Security::Plaintext => None,
             Security::StartTls | Security::Implicit => {
@@ -201,11 +214,29 @@ impl MailerBuilder {
             credentials: self.credentials,
             password: self.password,
             from,
-            hello: ClientId::default(),
+            hello,
             timeout: self.timeout,
         };
         Ok(Mailer { settings: Arc::new(settings) })
     }
+}
+
+/// Reads the name for EHLO. What it must not contain would end the command.
+fn client_id(name: &str) -> Result<ClientId, ChannelError> {
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let address = address.and_then(|address| address.trim_start_matches("IPv6:").parse().ok());
+    match address {
+        Some(IpAddr::V4(address)) => return Ok(ClientId::Ipv4(address)),
+        Some(IpAddr::V6(address)) => return Ok(ClientId::Ipv6(address)),
+        None => {}
+    }
+    let is_host =
+        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if name.len() > 255 || !name.split('.').all(is_host) {
+        let right = "write the full name of the host such as \"shop.example.org\", or its address as \"[192.0.2.1]\"";
+        return Err(ChannelError::setup(format!("the name {name:?} of the mailer's `hello` is no host name: {right}")));
+    }
+    Ok(ClientId::Domain(name.to_owned()))
 }
 
 impl fmt::Debug for MailerBuilder {
@@ -216,6 +247,7 @@ impl fmt::Debug for MailerBuilder {
             .field("security", &self.security)
             .field("from", &self.from)
             .field("from_name", &self.from_name)
+            .field("hello", &self.hello)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
@@ -273,6 +305,21 @@ mod tests {
             assert!(!message_of(url).contains("hunter2"), "{url}: {}", message_of(url));
         }
         assert!(message_of("smtp://user@mail.example").contains("without a password"));
+    }
+
+    #[test]
+    fn name_in_hello_is_a_host_or_an_address() {
+        let hello = |url: &str| {
+            let built = MailerBuilder::parse(url).unwrap().from("a@example.com").build();
+            built.map(|mailer| mailer.settings.hello.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(hello("smtp://mail.example?hello=shop.example.org").as_deref(), Ok("shop.example.org"));
+        assert_eq!(hello("smtp://mail.example?tls=none&hello=[192.0.2.1]").as_deref(), Ok("[192.0.2.1]"));
+        assert_eq!(hello("smtps://user:p@mail.example?hello=[IPv6:::1]").as_deref(), Ok("[IPv6:::1]"));
+        for wrong in ["", "a%0D%0AMAIL", "a%20b", "a..b", "[x]"] {
+            let error = hello(&format!("smtp://mail.example?hello={wrong}")).unwrap_err();
+            assert!(error.contains("`hello` is no host name"), "{error}");
+        }
     }
 
     #[test]

@@ -156,7 +156,12 @@ impl Channel for Mail {
 
 /// Returns the server's reply that is an error.
 fn reply_of(error: &ChannelError) -> Option<Reply> {
-    let (ChannelError::Mail { source, .. } | ChannelError::AddressRefused { source, .. }) = error else { return None };
+    let (ChannelError::Mail { source, .. }
+    | ChannelError::AddressRefused { source, .. }
+    | ChannelError::HelloRefused { source, .. }) = error
+    else {
+        return None;
+    };
     let error = source.downcast_ref::<lettre::transport::smtp::Error>()?;
     Some((error.status()?.into(), error.to_string()))
 }

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use solid_notify_core::definition::SecretRef;
 
+use super::mailbox;
+use crate::error::described;
 use crate::field::{SecretShape, parsed};
 use crate::template::{Addresses, Html, Template, Text};
 
@@ -15,8 +17,8 @@ use crate::template::{Addresses, Html, Template, Text};
 #[serde(deny_unknown_fields)]
 pub struct MailConfig {
     /// The URL of the mail server with its account: `smtp://user:password@host:587?tls=required` (STARTTLS), `smtps://user:password@host`
-    /// (TLS from the first byte), or `smtp://host:25?tls=none`. User and password are percent-encoded. Required unless the program gave a
-    /// `Mailer`.
+    /// (TLS from the first byte), or `smtp://host:25?tls=none`. User and password are percent-encoded. `hello=` sets the name for EHLO,
+    /// where the server refuses that of the sender's host. Required unless the program gave a `Mailer`.
     #[schemars(with = "Option<SecretShape>")]
     pub(super) smtp: Option<SecretRef>,
     /// The address of the sender. Required with `smtp`.
@@ -80,8 +82,11 @@ fn bytes_name() -> String {
 
 fn media_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ContentType, D::Error> {
     parsed(deserializer, "a media type such as \"application/pdf\"", |text| {
+        // A line end within the quotes of a parameter would be one in the header.
         ContentType::parse(text)
-            .map_err(|_| format!("{text:?} is no media type; write one such as \"application/pdf\""))
+            .ok()
+            .filter(|_| !text.contains(char::is_control))
+            .ok_or_else(|| format!("{text:?} is no media type; write one such as \"application/pdf\""))
     })
 }
 
@@ -104,6 +109,7 @@ impl MailConfig {
         if self.text.is_none() && self.html.is_none() {
             return Err("the mail is empty: set `text`, `html` or both".to_owned());
         }
+        self.check_addresses()?;
         for (at, file) in self.attachments.iter().enumerate() {
             if [&file.base64, &file.file, &file.content].into_iter().flatten().count() != 1 {
                 return Err(format!("attachments[{at}]: set one of `base64`, `file` and `content`"));
@@ -112,6 +118,21 @@ impl MailConfig {
                 return Err(format!(
                     "attachments[{at}].file: the program allows no folder; it sets one by `Mail::attachments_from`"
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the addresses in which nothing is filled in.
+    fn check_addresses(&self) -> Result<(), String> {
+        let lists = [("to", &self.to), ("cc", &self.cc), ("bcc", &self.bcc), ("reply_to", &self.reply_to)];
+        let listed = lists.into_iter().flat_map(|(field, list)| {
+            list.iter().enumerate().map(move |(at, template)| (format!("{field}[{at}]"), template))
+        });
+        let sender = self.from.iter().map(|template| ("from".to_owned(), template));
+        for (field, template) in listed.chain(sender).filter(|(_, template)| template.is_constant()) {
+            for line in template.source().lines().map(str::trim).filter(|line| !line.is_empty()) {
+                mailbox(line, &field).map_err(|error| described(&error))?;
             }
         }
         Ok(())

@@ -1,12 +1,18 @@
 //! A letter as a mail in its wire format.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use lettre::address::{Address, Envelope};
 use lettre::error::Error;
-use lettre::message::header::{ContentType, HeaderName, HeaderValue};
-use lettre::message::{Attachment, Mailbox, Message, MultiPart, SinglePart};
+use lettre::message::header::{Cc, ContentTransferEncoding, ContentType, HeaderName, HeaderValue, ReplyTo, To};
+use lettre::message::{Attachment, Body as Encoded, Mailbox, Mailboxes, MaybeString, Message, MultiPart, SinglePart};
 
 /// Longer subjects are cut, because mail programs show about a hundred characters.
 const SUBJECT_LIMIT: usize = 250;
+
+/// How many bytes an encoded word of a header has: 73 characters with what is around it and the name `Subject`. A line may have 76
+/// (RFC 2047, 2).
+const WORD_BYTES: usize = 39;
 
 /// What a mail has: recipients, subject, text, attachments.
 #[derive(Default)]
@@ -51,18 +57,20 @@ pub(super) fn compose(mut letter: Letter, from: &Mailbox, id: &str) -> Result<Ve
         // The session names the recipients, and a mail may have none in its header.
         .envelope(Envelope::new(None, letter.recipients().cloned().collect())?)
         .from(safe_mailbox(from))
-        .subject(subject)
+        .raw_header(encoded("Subject", subject))
         .message_id(Some(format!("<{}@{}>", safe_id(id), from.email.domain())))
         // It marks the mail as automatic, so that mailboxes send no absence notes in reply (RFC 3834).
         .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()));
-    for to in &letter.to {
-        mail = mail.to(safe_mailbox(to));
+    // Each list at once: lettre would read a list again to add to it, and loses a name with a comma.
+    let list = |mailboxes: &[Mailbox]| mailboxes.iter().map(safe_mailbox).collect::<Mailboxes>();
+    if !letter.to.is_empty() {
+        mail = mail.header(To::from(list(&letter.to)));
     }
-    for cc in &letter.cc {
-        mail = mail.cc(safe_mailbox(cc));
+    if !letter.cc.is_empty() {
+        mail = mail.header(Cc::from(list(&letter.cc)));
     }
-    for address in &letter.reply_to {
-        mail = mail.reply_to(safe_mailbox(address));
+    if !letter.reply_to.is_empty() {
+        mail = mail.header(ReplyTo::from(list(&letter.reply_to)));
     }
     let (body, files) = (body(letter.text.take(), letter.html.take()), letter.attachments);
     let mail = match body {
@@ -75,7 +83,7 @@ pub(super) fn compose(mut letter: Letter, from: &Mailbox, id: &str) -> Result<Ve
             };
             mail.multipart(files.into_iter().fold(mixed, |mixed, file| {
                 let part = Attachment::new(one_line(&file.name));
-                mixed.singlepart(part.body(file.content, file.content_type))
+                mixed.singlepart(part.body(as_it_is(file.content), file.content_type))
             }))?
         }
     };
@@ -90,11 +98,49 @@ enum Body {
 }
 
 fn body(text: Option<String>, html: Option<String>) -> Body {
-    match (text, html) {
+    match (text.map(lines), html.map(lines)) {
         (Some(text), Some(html)) => Body::Both(MultiPart::alternative_plain_html(text, html)),
         (None, Some(html)) => Body::One(SinglePart::html(html)),
-        (text, None) => Body::One(SinglePart::plain(text.unwrap_or_default())),
+        (text, None) => Body::One(SinglePart::plain(text.unwrap_or_else(|| lines(String::new())))),
     }
+}
+
+/// Returns a text with the line ends of mails. A carriage return that ends no line would stand by itself in the mail, which servers refuse, so
+/// such a text is in Base64.
+fn lines(text: String) -> Encoded {
+    let has_lone_return = text.split('\r').skip(1).any(|behind| !behind.starts_with('\n'));
+    match has_lone_return {
+        true => in_base64(text),
+        false => Encoded::new(text),
+    }
+}
+
+/// Returns a file byte for byte. Its line ends are its own, and a server would refuse or change them.
+fn as_it_is(content: Vec<u8>) -> Encoded {
+    in_base64(content)
+}
+
+fn in_base64(content: impl Into<MaybeString>) -> Encoded {
+    // Any content can be in Base64.
+    Encoded::new_with_encoding(content, ContentTransferEncoding::Base64).unwrap_or_else(Encoded::new)
+}
+
+/// Returns a header with this text. One that looks like an encoded word is encoded, because mail programs would decode it.
+fn encoded(name: &'static str, text: String) -> HeaderValue {
+    let name = HeaderName::new_from_ascii_str(name);
+    if !text.contains("=?") {
+        return HeaderValue::new(name, text);
+    }
+    let (mut words, mut word) = (Vec::new(), String::new());
+    for character in text.chars() {
+        if word.len() + character.len_utf8() > WORD_BYTES {
+            words.push(std::mem::take(&mut word));
+        }
+        word.push(character);
+    }
+    words.push(word);
+    let words: Vec<_> = words.into_iter().map(|word| format!("=?utf-8?b?{}?=", STANDARD.encode(word))).collect();
+    HeaderValue::dangerous_new_pre_encoded(name, text, words.join("\r\n "))
 }
 
 /// Returns the mailbox with a name in one line. lettre panics for a name with a control character.
@@ -157,6 +203,64 @@ mod tests {
         let plain = with("");
         for end in ["\r\n", "\n", "\r", "\u{2028}"] {
             assert_eq!(headers(&with(end)), headers(&plain), "{end:?}: {}", with(end));
+        }
+    }
+
+    /// Decodes the parts of a mail that are in Base64.
+    fn decoded(mail: &str) -> Vec<Vec<u8>> {
+        let parts = mail.split("Content-Transfer-Encoding: base64").skip(1);
+        let bodies = parts.map(|part| part.split_once("\r\n\r\n").map_or("", |(_, body)| body));
+        let bodies = bodies.map(|body| body.split("--").next().unwrap_or_default().replace("\r\n", ""));
+        bodies.map(|body| STANDARD.decode(body).unwrap()).collect()
+    }
+
+    fn has_lone_line_end(mail: &str) -> bool {
+        mail.replace("\r\n", "").contains(['\r', '\n'])
+    }
+
+    #[test]
+    fn attachment_keeps_its_bytes_and_sends_no_lone_line_end() {
+        for content in ["a\nb\r\nc", "a\rb", "BEGIN:VCALENDAR\n", "", "ü\n"] {
+            let mut letter = letter("x");
+            let (name, content) = ("a.csv".to_owned(), content.as_bytes().to_vec());
+            letter.attachments =
+                vec![Attached { name, content_type: ContentType::TEXT_PLAIN, content: content.clone() }];
+            let text = mail(letter);
+            assert!(!has_lone_line_end(&text), "{text:?}");
+            assert_eq!(decoded(&text), [content]);
+        }
+    }
+
+    #[test]
+    fn text_keeps_a_lone_return_and_sends_none() {
+        for (text, html) in [(Some("a\rb\nc\r\n\r"), None), (None, Some("<p>\r\r\n")), (Some("ü\r"), Some("\rü"))] {
+            let mut letter = letter("x");
+            (letter.text, letter.html) = (text.map(str::to_owned), html.map(str::to_owned));
+            let composed = mail(letter);
+            assert!(!has_lone_line_end(&composed), "{composed:?}");
+            let with_line_ends = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
+            let expected: Vec<_> = text.into_iter().chain(html).map(with_line_ends).collect();
+            assert_eq!(decoded(&composed), expected);
+        }
+        let mut plain = letter("x");
+        plain.text = Some("a\nb".to_owned());
+        assert!(mail(plain).ends_with("\r\n\r\na\r\nb"), "without a lone return it is readable as it is");
+    }
+
+    #[test]
+    fn subject_that_looks_encoded_arrives_as_it_was_written() {
+        for subject in ["=?utf-8?B?aGVsbG8=?=", "order =?x?= ü", &"=?utf-8?q?a?= ü".repeat(12)] {
+            let text = compose(letter(subject), &"shop@example.com".parse().unwrap(), "7").unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let (_, header) = text.split_once("\r\nSubject: ").unwrap();
+            let folded = header.replace("\r\n ", " ");
+            let (line, _) = folded.split_once("\r\n").unwrap();
+            let words = line.split(' ').map(|word| {
+                assert!(word.len() <= 75, "{word}");
+                word.strip_prefix("=?utf-8?b?").and_then(|word| word.strip_suffix("?=")).expect("an encoded word")
+            });
+            let read = words.flat_map(|word| STANDARD.decode(word).unwrap()).collect::<Vec<_>>();
+            assert_eq!(String::from_utf8(read).unwrap(), subject);
         }
     }
 

@@ -61,7 +61,7 @@ async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, BoxError> {
     let Settings { host, port, networks, security, tls, credentials, hello, .. } = settings;
     let from_the_start = tls.clone().filter(|_| *security == Security::Implicit);
     let stream = stream::connect((host.as_str(), *port), networks.clone(), from_the_start).await?;
-    let mut connection = AsyncSmtpConnection::connect_with_transport(stream, hello).await?;
+    let mut connection = AsyncSmtpConnection::connect_with_transport(stream, hello).await.map_err(of_greeting)?;
     if let (Security::StartTls, Some(tls)) = (security, tls) {
         // Fails if the server does not offer STARTTLS, so that an attacker in between cannot suppress the encryption.
         connection.starttls(tls.clone(), hello).await?;
@@ -77,20 +77,21 @@ async fn hand_over(
     from: &Mailbox,
     to: &[Address],
     mail: &[u8],
-) -> Result<(Refusals, Option<Reply>), Error> {
+) -> Result<(Refusals, Option<Reply>), BoxError> {
     let mut parameters = Vec::new();
     // Without this extension the server refuses such an address separately below.
     let has_utf8 = to.iter().any(|address| !AsRef::<str>::as_ref(address).is_ascii());
     if has_utf8 && connection.server_info().supports_feature(Extension::SmtpUtfEight) {
         parameters.push(MailParameter::SmtpUtfEight);
     }
-    connection.command(Mail::new(Some(from.email.clone()), parameters)).await?;
+    let named = |error| if is_about_the_name(&error) { NameRefused(error).into() } else { BoxError::from(error) };
+    connection.command(Mail::new(Some(from.email.clone()), parameters)).await.map_err(named)?;
     let mut refusals = Vec::new();
     for address in to {
         match connection.command(Rcpt::new(address.clone(), Vec::new())).await {
             Ok(_) => {}
             Err(error) if is_about_the_address(&error) => refusals.push((address.clone(), error)),
-            Err(error) => return Err(error),
+            Err(error) => return Err(named(error)),
         }
     }
     if refusals.len() == to.len() {
@@ -105,7 +106,27 @@ async fn hand_over(
 /// Returns true for an answer about the address. 421 ("the service ends now") is about the server (RFC 5321, 3.8 and
 /// 4.2.3).
 fn is_about_the_address(error: &Error) -> bool {
-    error.status().is_some_and(|code| u16::from(code) != 421)
+    error.status().is_some_and(|code| u16::from(code) != 421) && !is_about_the_name(error)
+}
+
+/// Returns true for a permanent answer about the name in EHLO. Many servers give it only when they see an address: with 504, which RFC
+/// 5321 has for parameters of commands, and Postfix in any case with these words.
+fn is_about_the_name(error: &Error) -> bool {
+    let Some(code) = error.status().filter(|_| error.is_permanent()) else { return false };
+    u16::from(code) == 504 || error.to_string().to_ascii_lowercase().contains("helo command rejected")
+}
+
+/// The server does not accept the name in EHLO.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NameRefused(#[source] pub(super) Error);
+
+/// Returns the error of the greeting. A permanent answer to EHLO is about the name; 554 is the greeting of a server that takes no mail.
+fn of_greeting(error: Error) -> BoxError {
+    match error.status().map(u16::from) {
+        Some(code) if error.is_permanent() && code != 554 => NameRefused(error).into(),
+        _ => error.into(),
+    }
 }
 
 /// Limits the whole conversation.

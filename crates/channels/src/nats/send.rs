@@ -8,6 +8,7 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
+use sha2::{Digest, Sha256};
 use solid_notify_core::ErrorClass;
 use solid_notify_sweeper::{Failure, HandlerResult};
 use tokio::time::timeout;
@@ -19,6 +20,9 @@ use crate::channel::{AnyNotice, ack_token};
 use crate::hiding;
 use crate::secrets::Secrets;
 use crate::template::Values;
+
+/// The header with the idempotency key.
+const ID: &str = "Notify-Id";
 
 /// The header with the token, where the receiver must ack.
 const ACK_TOKEN: &str = "Notify-Ack-Token";
@@ -38,10 +42,11 @@ pub(super) async fn message(
 ) -> Result<Message, Failure> {
     let token = ack_token(notice)?;
     let values = Values::new(notice, token.clone(), (&config.secrets, secrets))?;
-    let mut headers = HeaderMap::new();
+    let (mut headers, mut rendered) = (HeaderMap::new(), Vec::new());
     for (name, value) in &config.headers {
-        let field = format!("headers.{}", name.0);
-        insert(&mut headers, &name.0, &value.render(&field, &values).await?)?;
+        let value = value.render(&format!("headers.{}", name.0), &values).await?;
+        insert(&mut headers, &name.0, &value)?;
+        rendered.push((name.0.as_str(), value));
     }
     if let Some(token) = token {
         insert(&mut headers, ACK_TOKEN, &token)?;
@@ -52,7 +57,7 @@ pub(super) async fn message(
     if let Some(stream) = &config.expected_stream {
         insert(&mut headers, NATS_EXPECTED_STREAM, &stream.0)?;
     }
-    insert(&mut headers, NATS_MESSAGE_ID, &notice.idempotency_key())?;
+    insert(&mut headers, ID, &notice.idempotency_key())?;
     let body = match &config.body {
         None => notice.raw_param().to_owned(),
         Some(body) => body.render("body", &values).await?,
@@ -61,7 +66,23 @@ pub(super) async fn message(
         let error = "handler_config: subject: it is empty, or has a space or an empty part between two dots";
         Failure::retry(error).class(ErrorClass::Invalid)
     })?;
+    let id = message_id(notice, &subject, &rendered, &body);
+    insert(&mut headers, NATS_MESSAGE_ID, &id)?;
     Ok(Message { subject, headers, body })
+}
+
+/// Returns the id by which the stream drops a message that it has got within its duplicate window. It is the same in attempts that
+/// repeat a message of which it is unknown whether the stream has it. It differs where the consumer must get the notice again, and where an
+/// edit has changed the message.
+fn message_id(notice: &AnyNotice, subject: &str, headers: &[(&str, String)], body: &str) -> String {
+    let mut digest = Sha256::new();
+    let texts = headers.iter().flat_map(|(name, value)| [*name, value.as_str()]);
+    for text in [subject, body].into_iter().chain(texts) {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    }
+    let content: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{content}", notice.idempotency_key(), notice.same_message_since())
 }
 
 /// Inserts a header. The client's own conversions panic on a line break.

@@ -160,6 +160,8 @@ pub(super) struct Tokens<'a> {
     pub(super) kept: Option<&'a KeptToken>,
     pub(super) client: &'a Client,
     pub(super) secrets: &'a Secrets<'a>,
+    /// When the attempt ends.
+    pub(super) end: tokio::time::Instant,
 }
 
 /// The longest response of a token endpoint, in bytes.
@@ -217,13 +219,13 @@ impl OAuth2 {
         let mut response =
             response.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         let status = response.status().as_u16();
-        let body = response.body(LONGEST_RESPONSE).await;
-        let body = body.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         if status != 200 {
             // RFC 6749 gives all refusals of a client the status 400 or 401. The body may repeat what was sent, so it is not shown.
             let class = if status == 400 { ErrorClass::Auth } else { HttpStatus(status).class() };
             return Err(failed(&format!("answered with the status {status}")).class(class));
         }
+        let body = response.body(LONGEST_RESPONSE, tokens.end).await.complete();
+        let body = body.map_err(|error| receive::unanswered("the token endpoint", error).free_of_values())?;
         let granted: Granted =
             serde_json::from_slice(&body).map_err(|_| failed("answered with something other than a token in JSON"))?;
         if granted.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {

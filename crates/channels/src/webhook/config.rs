@@ -43,7 +43,7 @@ pub struct WebhookConfig {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, SecretShape>")]
     pub(super) secrets: BTreeMap<String, SecretRef>,
-    /// How long a delivery may take, from the token to the end of the response. Keep it below the definition's `timeout`.
+    /// How long a delivery may take, from the token to the status of the response. Keep it below the definition's `timeout`.
     #[serde(default = "usual_timeout")]
     #[schemars(default = "usual_timeout_text")]
     pub(super) timeout: Span,

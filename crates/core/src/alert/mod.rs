@@ -3,6 +3,7 @@
 
 pub mod advance;
 pub mod cooldown;
+pub mod recipients;
 pub mod silence;
 pub mod trigger;
 

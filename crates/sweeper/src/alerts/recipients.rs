@@ -1,6 +1,7 @@
 //! The recipients of a definition's alerts, and the check that the handler of alerts can reach them. The check runs when a
 //! definition is read, so that a misspelt name shows before the first alert.
 
+use solid_notify_core::alert::recipients::{Entry, entries};
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::definition::AlertTrigger;
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef};
@@ -40,28 +41,6 @@ impl Recipients {
 
 fn listed(of: Option<&NotifyDef>, column: Column) -> Vec<Entry<'_>> {
     entries(of.and_then(column))
-}
-
-/// An entry of a list: a recipient of all alerts, or of those of one reason.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry<'a> {
-    reason: Option<AlertReason>,
-    to: &'a str,
-}
-
-/// Splits a list that people write: entries are separated by commas, semicolons or lines. `final_failure=ops` is a recipient of
-/// the alerts of that reason.
-fn entries(list: Option<&String>) -> Vec<Entry<'_>> {
-    let texts = list.map(String::as_str).unwrap_or_default().split([',', ';', '\n']);
-    texts.map(str::trim).map(entry).filter(|entry| !entry.to.is_empty()).collect()
-}
-
-fn entry(text: &str) -> Entry<'_> {
-    match text.split_once('=').map(|(name, to)| (AlertReason::from_name(name.trim()), to.trim())) {
-        Some((reason @ Some(_), to)) => Entry { reason, to },
-        // An address may contain the sign.
-        _ => Entry { reason: None, to: text },
-    }
 }
 
 fn for_reason(entries: Vec<Entry<'_>>, wanted: Option<AlertReason>) -> Vec<String> {
@@ -117,6 +96,7 @@ mod tests {
     fn lists_are_read_as_people_write_them() {
         let to = |list: &str| for_reason(entries(Some(&list.to_owned())), None);
         assert_eq!(to(" a@b.c, d@e.f;\n g@h.i ,"), ["a@b.c", "d@e.f", "g@h.i"]);
+        assert_eq!(to(r#""Doe, Jane" <a@b.c>, d@e.f"#), [r#""Doe, Jane" <a@b.c>"#, "d@e.f"]);
         assert_eq!(to("final_failure = a@b.c, bounce+x=y@d.e, final_failure="), ["a@b.c", "bounce+x=y@d.e"]);
         assert!(entries(None).is_empty());
     }

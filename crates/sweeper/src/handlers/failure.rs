@@ -51,7 +51,7 @@ impl Failure {
         Self::new(AfterFailure::Retry, error)
     }
 
-    /// Retries after `delay`, capped by `max_retry_interval`, also where the class of the error is not retried by default. It
+    /// Retries after `delay`, at most after `max_retry_interval`, or a day where the definition has none, also where the class of the error is not retried by default. It
     /// counts like any failure.
     pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
         Self::new(AfterFailure::RetryIn(delay), error)

@@ -4,24 +4,24 @@
 //! catches panics.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use solid_notify_core::AnyOutbox;
 use solid_notify_core::cipher::ENCRYPTED;
-use solid_notify_core::definition::{FOREVER, SecretError, SecretRef, SecretString, read_config};
-use solid_notify_core::notice::{ClaimedNotice, Response, later};
+use solid_notify_core::definition::{SecretError, SecretRef, SecretString, read_config};
+use solid_notify_core::message_id::same_message_since;
+use solid_notify_core::notice::Response;
 use solid_notify_core::secret::Destination;
-use solid_notify_core::store::Authority;
 use solid_notify_core::test_mark::TEST_TAG;
 use solid_notify_core::token::AckToken;
-use solid_notify_core::{AnyOutbox, NotifyDef, Policy};
+use tokio::time::Instant;
 
+pub(crate) use super::facts::Facts;
 pub(crate) use super::failure::AfterFailure;
 pub use super::failure::{Failure, HandlerResult};
-use crate::circuits::AttemptCircuit;
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
 /// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
@@ -112,107 +112,6 @@ pub struct Notice<T> {
     pub(crate) facts: Arc<Facts>,
 }
 
-/// The part of a [`Notice`] that does not depend on the parameter's type.
-pub(crate) struct Facts {
-    pub(crate) claimed: ClaimedNotice,
-    /// The row of its definition when the attempt began.
-    pub(crate) row: Arc<NotifyDef>,
-    pub(super) outbox: AnyOutbox,
-    /// Whether the parameter is stored encrypted, or should be.
-    pub(crate) encrypted: bool,
-    /// When the lease of the attempt ends by the store's clock, if nothing extends it.
-    pub(crate) lease_end: DateTime<Utc>,
-    pub(super) timeout: Duration,
-    /// What lets it act, if its definition is built in.
-    pub(crate) authority: Option<Authority>,
-    /// The parameter that the handler gets, where it differs from the stored one.
-    completed: OnceLock<String>,
-    description: Mutex<Option<String>>,
-    /// Within which time the definition requires an ack, zero for no limit; `None`: it requires none.
-    ack_within: Option<Duration>,
-    /// Within which time the handler requires an ack.
-    require_ack: Mutex<Option<Duration>>,
-    response: Mutex<Option<Response>>,
-    pub(super) circuit: AttemptCircuit,
-}
-
-impl Facts {
-    /// `policy`, `circuit`: those of `row`. `encrypted`: the parameter was stored encrypted.
-    pub(crate) fn new(
-        claimed: ClaimedNotice,
-        row: Arc<NotifyDef>,
-        (policy, circuit): (&Policy, AttemptCircuit),
-        outbox: AnyOutbox,
-        encrypted: bool,
-        authority: Option<Authority>,
-    ) -> Arc<Self> {
-        let encrypted = encrypted || row.encrypt_param;
-        let within = if policy.max_confirm_delay == FOREVER { Duration::ZERO } else { policy.max_confirm_delay };
-        Arc::new(Self {
-            description: Mutex::new(claimed.description.clone()),
-            lease_end: later(claimed.last_call_time, policy.lease()).unwrap_or(DateTime::<Utc>::MAX_UTC),
-            claimed,
-            row,
-            outbox,
-            encrypted,
-            timeout: policy.timeout,
-            authority,
-            completed: OnceLock::new(),
-            ack_within: policy.need_confirm.then_some(within),
-            require_ack: Mutex::default(),
-            response: Mutex::default(),
-            circuit,
-        })
-    }
-
-    /// Returns the parameter as JSON.
-    pub(crate) fn param(&self) -> &str {
-        self.completed.get().unwrap_or(&self.claimed.param)
-    }
-
-    /// Sets the parameter that the handler gets instead of the stored one.
-    pub(crate) fn complete(&self, param: String) {
-        // A second call changes nothing; there is none.
-        let _ = self.completed.set(param);
-    }
-
-    /// Returns the notice for the settle: without its parameter, and with the description that the handler set.
-    pub(crate) fn without_param(&self) -> ClaimedNotice {
-        let claimed = &self.claimed;
-        ClaimedNotice {
-            param: String::new(),
-            description: self.description(),
-            errors: claimed.errors.clone(),
-            worker: claimed.worker.clone(),
-            trace_context: claimed.trace_context.clone(),
-            ordering_key: claimed.ordering_key.clone(),
-            tag: claimed.tag.clone(),
-            ..*claimed
-        }
-    }
-
-    /// Returns the time within which the handler requires an ack; `None`: the definition decides.
-    pub(crate) fn required_ack(&self) -> Option<Duration> {
-        *self.require_ack.lock()
-    }
-
-    /// Returns what the receiver answered, as far as the handler reported it.
-    pub(crate) fn response(&self) -> Option<Response> {
-        self.response.lock().clone()
-    }
-
-    /// Reports what an error shows of the response, where the handler reported nothing.
-    pub(crate) fn respond_if_unset(&self, response: impl FnOnce() -> Option<Response>) {
-        let mut reported = self.response.lock();
-        *reported = reported.take().or_else(response);
-    }
-
-    /// Returns the description that the handler set, or the stored one.
-    pub(crate) fn description(&self) -> Option<String> {
-        self.description.lock().clone()
-    }
-}
-
 impl<T: fmt::Debug> fmt::Debug for Notice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Facts { claimed, row, .. } = &*self.facts;
@@ -252,6 +151,19 @@ impl<T> Notice<T> {
     /// insert time as well as the id, so notices of different databases differ.
     pub fn idempotency_key(&self) -> String {
         solid_notify_core::notice::idempotency_key(self.id(), self.created())
+    }
+
+    /// Returns the fence of the first attempt whose message may be the one of this attempt. For channels to brokers that drop messages
+    /// whose id they have seen; see [`same_message_since`].
+    #[doc(hidden)]
+    pub fn same_message_since(&self) -> i64 {
+        same_message_since(&self.facts.claimed)
+    }
+
+    /// Returns when the definition's time-out ends this attempt. For the ready channels.
+    #[doc(hidden)]
+    pub fn ends(&self) -> Instant {
+        self.facts.ends()
     }
 
     /// Returns the name of its definition.

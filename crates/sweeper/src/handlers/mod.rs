@@ -4,6 +4,7 @@
 pub(crate) mod batch;
 pub(crate) mod classify;
 pub(crate) mod erased;
+mod facts;
 mod failure;
 pub(crate) mod handler;
 mod receiver;

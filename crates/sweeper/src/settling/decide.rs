@@ -5,9 +5,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use solid_notify_core::add::DESCRIPTION_LIMIT;
-use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LastResponse, Response, append_attempt, clean_text};
+use solid_notify_core::notice::{
+    AttemptRecord, ClaimedNotice, LastResponse, MESSAGE_LIMIT, Response, append_attempt, clean_text,
+};
 use solid_notify_core::store::{REASON_LIMIT, Settle};
-use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
+use solid_notify_core::transition::{Chance, Event, Next, Transition, cut_wish, transition};
 
 use super::alarm::{alarm_of, breaker_input};
 use super::pending::{Decided, Outcome};
@@ -39,13 +41,14 @@ fn settle_of(worker: &Worker, outcome: &Outcome) -> Settle {
     let chance = Chance { unit: fastrand::f64(), elapsed, strategy: &**strategy };
     let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
     let alarm = alarm_of(&worker.alarms, policy, outcome, &transition);
-    let mut settle = to_settle(outcome, transition);
+    let mut settle = to_settle(outcome, transition, cut_wish(policy, &outcome.event));
     settle.alarm = alarm;
     settle.for_breaker = breaker_input(&worker.alarms, policy, outcome);
     settle
 }
 
-fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
+/// `cut`: that the retry comes sooner than was asked for.
+fn to_settle(outcome: &Outcome, transition: Transition, cut: Option<String>) -> Settle {
     let claimed = &outcome.claimed;
     let (errors, last_class) = match &outcome.trouble {
         // Without an attempt, the class of the last failure stays.
@@ -55,6 +58,9 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         None => (claimed.errors.clone(), None),
         Some((class, message)) => {
             let mut record = AttemptRecord::new(claimed, outcome.duration, *class, message);
+            if let Some(cut) = cut {
+                record.message = format!("{}; {cut}", clean_text(message, MESSAGE_LIMIT - 2 - cut.len()));
+            }
             record.error_type = outcome.error_type.map(|name| clean_text(name, ERROR_TYPE_LIMIT));
             record.response.clone_from(&outcome.response);
             (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
