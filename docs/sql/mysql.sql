@@ -2474,8 +2474,11 @@ WHERE
   m.def_id = $2
   AND m.status = $3
   AND m.next_call_time >= CAST($4 AS datetime(6))
-  AND m.next_call_time <= CAST($5 AS datetime(6))
-  AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $6)
+  AND (
+    m.next_call_time < CAST($5 AS datetime(6))
+    OR m.next_call_time = CAST($5 AS datetime(6))
+    AND m.id < $6
+  )
 ORDER BY m.next_call_time DESC, m.id DESC
 LIMIT $7;
 
@@ -2503,9 +2506,12 @@ FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
   AND m.status = $3
-  AND m.next_call_time >= CAST($4 AS datetime(6))
   AND m.next_call_time <= CAST($5 AS datetime(6))
-  AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $6)
+  AND (
+    m.next_call_time > CAST($4 AS datetime(6))
+    OR m.next_call_time = CAST($4 AS datetime(6))
+    AND m.id > $6
+  )
 ORDER BY m.next_call_time, m.id
 LIMIT $7;
 
@@ -3110,8 +3116,11 @@ FROM (
       AND ($10 IS NULL OR m.ordering_key = $10)
       AND ($11 IS NULL OR m.dedupe_key = $11)
       AND m.next_call_time >= CAST($4 AS datetime(6))
-      AND m.next_call_time <= CAST($5 AS datetime(6))
-      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+      AND (
+        m.next_call_time < CAST($5 AS datetime(6))
+        OR m.next_call_time = CAST($5 AS datetime(6))
+        AND m.id < $16
+      )
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3204,9 +3213,12 @@ FROM (
       AND ($9 IS NULL OR m.tag = $9)
       AND ($10 IS NULL OR m.ordering_key = $10)
       AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= CAST($4 AS datetime(6))
       AND m.next_call_time <= CAST($5 AS datetime(6))
-      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+      AND (
+        m.next_call_time > CAST($4 AS datetime(6))
+        OR m.next_call_time = CAST($4 AS datetime(6))
+        AND m.id > $16
+      )
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )

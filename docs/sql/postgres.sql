@@ -3345,20 +3345,13 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
-FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND m.status = $3
-    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-    AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $6)
-  ORDER BY m.next_call_time DESC
-  FETCH FIRST ($7) ROWS
-  WITH TIES
-) AS m
-ORDER BY m.next_call_time DESC, m.id DESC
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (m.next_call_time, m.id + 0) < (($5::timestamp AT TIME ZONE 'UTC'), $6)
+ORDER BY m.next_call_time DESC, m.id + 0 DESC
 LIMIT $7;
 
 -- list_live_oldest
@@ -3400,20 +3393,13 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
-FROM (
-  SELECT m.*
-  FROM notify_msg m
-  WHERE
-    m.def_id = $2
-    AND m.status = $3
-    AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-    AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-    AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $6)
-  ORDER BY m.next_call_time
-  FETCH FIRST ($7) ROWS
-  WITH TIES
-) AS m
-ORDER BY m.next_call_time, m.id
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+  AND (m.next_call_time, m.id + 0) > (($4::timestamp AT TIME ZONE 'UTC'), $6)
+ORDER BY m.next_call_time, m.id + 0
 LIMIT $7;
 
 -- count_ended
@@ -4046,24 +4032,17 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
-      ORDER BY m.next_call_time DESC
-      FETCH FIRST ($6) ROWS
-      WITH TIES
-    ) AS m
-    ORDER BY m.next_call_time DESC, m.id DESC
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time, m.id + 0) < (($5::timestamp AT TIME ZONE 'UTC'), $16)
+    ORDER BY m.next_call_time DESC, m.id + 0 DESC
     LIMIT $6
   )
   UNION ALL
@@ -4184,24 +4163,17 @@ SELECT
 FROM (
   (
     SELECT m.id AS notice_id
-    FROM (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.def_id = $2
-        AND $7 = 1
-        AND m.status = $3
-        AND ($9 IS NULL OR m.tag = $9)
-        AND ($10 IS NULL OR m.ordering_key = $10)
-        AND ($11 IS NULL OR m.dedupe_key = $11)
-        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
-        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
-        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
-      ORDER BY m.next_call_time
-      FETCH FIRST ($6) ROWS
-      WITH TIES
-    ) AS m
-    ORDER BY m.next_call_time, m.id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time, m.id + 0) > (($4::timestamp AT TIME ZONE 'UTC'), $16)
+    ORDER BY m.next_call_time, m.id + 0
     LIMIT $6
   )
   UNION ALL

@@ -2459,13 +2459,19 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= $4
-  AND m.next_call_time <= $5
-  AND (m.next_call_time < $5 OR m.id < $6)
+FROM (
+  SELECT m.*
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = $3 AND m.next_call_time >= $4 AND m.next_call_time = $5 AND m.id < $6
+  UNION ALL
+  SELECT m.*
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = $3 AND m.next_call_time >= $4 AND m.next_call_time < $5
+  ORDER BY next_call_time DESC, id DESC
+  LIMIT $7
+) AS m
 ORDER BY m.next_call_time DESC, m.id DESC
 LIMIT $7;
 
@@ -2489,13 +2495,19 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time >= $4
-  AND m.next_call_time <= $5
-  AND (m.next_call_time > $4 OR m.id > $6)
+FROM (
+  SELECT m.*
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = $3 AND m.next_call_time <= $5 AND m.next_call_time = $4 AND m.id > $6
+  UNION ALL
+  SELECT m.*
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = $3 AND m.next_call_time <= $5 AND m.next_call_time > $4
+  ORDER BY next_call_time, id
+  LIMIT $7
+) AS m
 ORDER BY m.next_call_time, m.id
 LIMIT $7;
 
@@ -2993,17 +3005,34 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= $4
-      AND m.next_call_time <= $5
-      AND (m.next_call_time < $5 OR m.id < $16)
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= $4
+        AND m.next_call_time = $5
+        AND m.id < $16
+      UNION ALL
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= $4
+        AND m.next_call_time < $5
+      ORDER BY next_call_time DESC, id DESC
+      LIMIT $6
+    ) AS m
     ORDER BY m.next_call_time DESC, m.id DESC
     LIMIT $6
   )
@@ -3093,17 +3122,34 @@ FROM (
   SELECT *
   FROM (
     SELECT m.id AS notice_id
-    FROM notify_msg m
-    WHERE
-      m.def_id = $2
-      AND $7 = 1
-      AND m.status = $3
-      AND ($9 IS NULL OR m.tag = $9)
-      AND ($10 IS NULL OR m.ordering_key = $10)
-      AND ($11 IS NULL OR m.dedupe_key = $11)
-      AND m.next_call_time >= $4
-      AND m.next_call_time <= $5
-      AND (m.next_call_time > $4 OR m.id > $16)
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time <= $5
+        AND m.next_call_time = $4
+        AND m.id > $16
+      UNION ALL
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time <= $5
+        AND m.next_call_time > $4
+      ORDER BY next_call_time, id
+      LIMIT $6
+    ) AS m
     ORDER BY m.next_call_time, m.id
     LIMIT $6
   )

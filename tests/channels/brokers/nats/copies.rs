@@ -98,6 +98,11 @@ async fn retry_after_a_missing_ack_reaches_the_consumer() {
     eventually("the message is sent again", async || messages(&stream).await >= 2).await;
     let notice = sending.find(id).await;
     assert_eq!(notice.errors[0].class, "unacked", "{:?}", notice.errors);
+    assert!(
+        notice.errors.len() < 10,
+        "by the next attempt, and not when the list of errors is full: {:?}",
+        notice.errors
+    );
     context.delete_stream(&name).await.unwrap();
 }
 
