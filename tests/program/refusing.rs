@@ -310,6 +310,11 @@ mod on_redis {
     async fn full_private_redis_sends_what_it_has_and_takes_acks() {
         let server = private().await;
         let mut site = Site::start(server.url(), server.url()).await;
+        // A tick of a timetable adds a notice, too.
+        let with_timetable = site.outbox.definitions().await.unwrap().into_iter().map(|state| state.row);
+        for seen in with_timetable.filter(|row| row.schedule.is_some()) {
+            site.outbox.update(&seen, seen.clone().enabled(false)).await.unwrap();
+        }
         let later = NewNotice::new("order", 7).unwrap().delay(Duration::from_secs(8));
         site.outbox.add(later).await.unwrap();
         command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
