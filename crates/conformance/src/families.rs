@@ -146,3 +146,19 @@ pub async fn rollback_that_breaks_a_target_is_refused(b: &dyn Backend) {
     assert!(matches!(alice.roll_back(&order, 1).await.unwrap(), Updated::Stored(_)));
     assert!(!b.definition("order").await.encrypt_param);
 }
+
+pub async fn deleted_definition_gets_no_new_target(b: &dyn Backend) {
+    let id = b.define(NotifyDef::new("order")).await;
+    b.define(NotifyDef::target("order", "erp")).await;
+    let order = b.definition("order").await;
+    assert!(matches!(b.outbox().delete(&order).await.unwrap(), Updated::Stored(_)));
+    let mut new = NotifyDef::new("order/mail");
+    new.target_of = Some(id);
+    let error = b.outbox().define_if_missing(new).await.expect_err("it is refused").to_string();
+    assert!(
+        error.contains("target_of = \"order (deleted") && error.contains("a definition that is not deleted"),
+        "{error}"
+    );
+    let erp = b.definition("order/erp").await;
+    assert!(matches!(b.outbox().update(&erp, erp.clone().timeout("7s")).await.unwrap(), Updated::Stored(_)));
+}

@@ -203,7 +203,8 @@ macro_rules! suite {
                 outcome_that_other_targets_decided_is_not_stored,
                 refusal_by_an_edited_filter_is_not_stored,
                 edit_that_breaks_a_target_is_refused_and_names_it,
-                rollback_that_breaks_a_target_is_refused;
+                rollback_that_breaks_a_target_is_refused,
+                deleted_definition_gets_no_new_target;
             acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
                 an_ack_can_be_awaited_for_ever,
                 an_ack_ends_a_notice_in_every_live_state,

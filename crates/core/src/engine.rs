@@ -342,6 +342,11 @@ pub(crate) fn followed_among(def: &NotifyDef, rows: &[NotifyDef]) -> Result<Noti
         return Err(Error::InvalidDefinition { name: def.name.clone(), problems: vec![problem] });
     }
     if let Some(Ok(parent)) = def.parent_in(rows) {
+        // One that has been its target before stays so.
+        if def.id == 0 && parent.delete_time.is_some() {
+            let problem = Problem::new("target_of", &parent.name, "a definition that is not deleted");
+            return Err(Error::InvalidDefinition { name: def.name.clone(), problems: vec![problem] });
+        }
         row.target_of = Some(parent.id);
     }
     Ok(row)
