@@ -147,7 +147,7 @@ async fn examination_finds_notices_that_are_late<D: Database>() {
         let late = findings.iter().filter(|it| it.check == "backlog" && it.severity == Severity::Warning);
         let mut late: Vec<&str> = late.map(|it| it.found.as_str()).collect();
         late.sort_unstable();
-        late == ["due for more than 5 min: orphan", "due for more than 5 min: paused, not enabled"]
+        late == ["due for more than 5 min: orphan", "of paused definitions, due for more than 5 min: paused"]
     })
     .await;
     sweeper.shutdown().await;

@@ -166,7 +166,7 @@ fn backlog(late: &[String], paused: &[String]) -> Vec<Finding> {
     if !paused.is_empty() {
         findings.push(Finding::warning(
             "backlog",
-            format!("{}, paused", found(paused)),
+            format!("of paused definitions, {}", found(paused)),
             "a person or a receiver paused these definitions, so their notices wait",
             "solid-notify audit --def NAME shows who did; solid-notify def resume NAME",
         ));
@@ -216,7 +216,10 @@ mod tests {
             findings.into_iter().map(|finding| (finding.severity, finding.found)).collect()
         };
         assert_eq!(found(&[], &[]), [(Severity::Fine, "nothing has been due for long".to_owned())]);
-        let (a, b) = ("due for more than 5 min: a".to_owned(), "due for more than 5 min: b, c, paused".to_owned());
+        let (a, b) = (
+            "due for more than 5 min: a".to_owned(),
+            "of paused definitions, due for more than 5 min: b, c".to_owned(),
+        );
         assert_eq!(found(&["a"], &[]), [(Severity::Warning, a.clone())]);
         assert_eq!(found(&["a"], &["b", "c"]), [(Severity::Warning, b), (Severity::Warning, a)]);
     }
