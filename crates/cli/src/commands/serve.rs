@@ -31,7 +31,7 @@ pub(crate) struct Serve {
     node: Option<String>,
 }
 
-/// Serves the databases of the file, or the store of the options where the file has none.
+/// Serves the databases of the file, or the store of the options where there is no file.
 pub(crate) fn run(global: &Global, options: Serve) -> Outcome {
     let file = options.config.or_else(|| Path::new(FILE).is_file().then(|| FILE.into()));
     let log = variable("SOLID_NOTIFY_LOG").map(|text| filter(&text)).transpose();

@@ -1,9 +1,9 @@
 //! The connections of HTTP: no client keeps the others out.
 //!
-//! A client that does not send the head of its next request is closed after [`HEAD`], and one whose request or answer makes no progress
-//! after [`LONGEST`]. There are at most [`MOST`] connections, and at most half as many as the process has descriptors (`descriptors.rs`). Where
-//! there are more, the one that has waited longest is closed, so probes and acks always get in. If the descriptors run out nevertheless, because
-//! of databases and receivers, each refused connection closes the client that has waited longest.
+//! A client that does not send the head of its next request is closed after [`HEAD`]; one that has sent nothing at all, and one whose request or
+//! answer makes no progress, after [`LONGEST`]. There are at most [`MOST`] connections, and at most half as many as the process has descriptors
+//! (`descriptors.rs`). Where there are more, the one that has waited longest is closed, so probes and acks always get in. If the descriptors run
+//! out nevertheless, because of databases and receivers, each refused connection closes the client that has waited longest.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

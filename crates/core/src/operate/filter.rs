@@ -65,7 +65,7 @@ impl Filter {
         Self::of(&[Status::DeadLetter])
     }
 
-    /// Selects notices that were cancelled, by an operator or by a handler that skipped them, or that were added as skipped.
+    /// Selects notices that were cancelled, by an operator, a handler that skipped them or the filter of their target, or that were added as skipped.
     pub fn cancelled() -> Self {
         Self::of(&[Status::Cancelled])
     }
