@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// Nothing was changed, because the state does not allow it, or another editor was faster.
     Unchanged = 3,
-    /// There is no such notice, definition, version, context or task.
+    /// There is no such notice, definition, version, context, task or file.
     NotFound = 4,
     /// A value, a file or a definition is invalid.
     Invalid = 5,
@@ -30,7 +30,7 @@ pub(crate) const HELP: &str = "Exit codes:
   1  failed
   2  the command line is wrong
   3  unchanged: the state does not allow it, or another editor was faster
-  4  there is no such notice, definition, version, context or task
+  4  there is no such notice, definition, version, context, task or file
   5  a value, a file or a definition is invalid
   6  the store cannot be reached
   7  not confirmed, or the context is read-only";
