@@ -1,5 +1,5 @@
-//! An order is synchronised to another system by a queue of RabbitMQ, every five minutes, with at most two retries, until that
-//! system confirms it.
+//! An order is synchronised to another system by a queue of RabbitMQ, and again five minutes after each missed reply or refusal,
+//! with at most two retries, until that system confirms it.
 //!
 //! ```text
 //! AMQP_URL=amqp://guest:guest@127.0.0.1:5672/%2f cargo run --example rabbitmq --features rabbitmq
