@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use solid_notify_core::error::{FaultKind, StoreError};
-use sqlx::{SqlSafeStr, Transaction};
+use sqlx::{Connection, SqlSafeStr, Transaction};
 
 use crate::dialect::fault::fault;
 use crate::dialect::row::one_number;
@@ -45,7 +45,18 @@ pub(crate) fn newest<DB: Dialect>() -> i64 {
 
 /// True where nothing is to be repaired, and where this account may not see it.
 async fn has_lost_nothing<DB: Dialect>(conn: &mut DB::Connection, version: i64) -> sqlx::Result<bool> {
-    match restore::find::<DB>(conn, version).await {
+    let found = match DB::MIGRATION_LOCK {
+        // In a transaction, because the time that it waits for a lock is set for one.
+        MigrationLock::Transaction(waits, _) => {
+            let mut tx = conn.begin().await?;
+            DB::script(&mut tx, waits.into()).await?;
+            let found = restore::find::<DB>(&mut tx, version).await;
+            tx.rollback().await?;
+            found
+        }
+        MigrationLock::Session(..) => restore::find::<DB>(conn, version).await,
+    };
+    match found {
         Ok(lost) => Ok(lost.is_nothing()),
         Err(error) if is_refused::<DB>(&error) => Ok(true),
         Err(error) => Err(error),
@@ -58,8 +69,9 @@ fn is_refused<DB: Dialect>(error: &sqlx::Error) -> bool {
 
 async fn under_lock<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     match DB::MIGRATION_LOCK {
-        MigrationLock::Transaction(lock) => {
+        MigrationLock::Transaction(waits, lock) => {
             let mut tx = Transaction::<DB>::begin(conn, Some(DB::BEGIN.into_sql_str())).await?;
+            DB::script(&mut tx, waits.into()).await?;
             DB::script(&mut tx, lock.into()).await?;
             apply::<DB>(&mut tx).await?;
             tx.commit().await

@@ -19,8 +19,8 @@ fn is_conflict(error: &Error) -> bool {
 mod on_postgres {
     use std::str::FromStr;
 
-    use sqlx::PgPool;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use sqlx::{Executor, PgPool};
     use test_support::Postgres;
     use test_support::databases::{Cleanup, fresh_name, server_url};
 
@@ -133,6 +133,21 @@ mod on_postgres {
             drop(outbox);
             drop_database((server, name, pool)).await;
         }
+    }
+
+    /// Nothing is to be migrated, but what a restore lost is looked for.
+    #[tokio::test]
+    async fn look_behind_a_locked_table_gives_up_on_postgres() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        let mut other = db.pool.acquire().await.unwrap();
+        let mut tx = other.begin().await.unwrap();
+        (&mut *tx).execute("LOCK TABLE notify_msg IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        let error = tokio::time::timeout(LIMIT, db.outbox.migrate()).await.expect("it gives up").unwrap_err();
+        assert!(is_conflict(&error), "{error}");
+        tx.rollback().await.unwrap();
+        drop(other);
+        db.outbox.migrate().await.unwrap();
+        db.close().await;
     }
 }
 

@@ -74,8 +74,8 @@ pub(super) enum State {
     Failing(String),
     /// It sends.
     Running { monitor: SweeperMonitor, acks: Router },
-    /// It finishes its attempts.
-    Stopping,
+    /// It finishes its attempts, and takes acks until they have ended.
+    Stopping(Option<Router>),
 }
 
 /// Why acks cannot be stored in a database, and why nothing is sent from it. `None`: all is well.
@@ -100,7 +100,7 @@ impl State {
                 let health = monitor.health();
                 Problems { not_ready: health.not_ready, not_sending: health.not_sending }
             }
-            Self::Stopping => Problems::both("it stops"),
+            Self::Stopping(_) => Problems::both("it stops"),
         }
     }
 }
@@ -155,7 +155,9 @@ impl Database {
     /// Returns the routes of its acks, while it can store some.
     pub(super) fn acks(&self) -> Option<Router> {
         match &*locked(&self.state) {
-            State::Running { acks, .. } if self.silent_for().is_none() => Some(acks.clone()),
+            State::Running { acks, .. } | State::Stopping(Some(acks)) if self.silent_for().is_none() => {
+                Some(acks.clone())
+            }
             _ => None,
         }
     }
@@ -188,10 +190,9 @@ impl Database {
         self.wanted.send_replace(None);
     }
 
-    /// Ends when it has stopped.
-    pub(super) async fn stopped(self) {
-        // An error means that its thread has ended, too.
-        let _ = self.ended.await;
+    /// Returns what ends when it has stopped: with an error, too, because its thread has ended then. Only the first call does.
+    pub(super) fn end(&mut self) -> oneshot::Receiver<()> {
+        std::mem::replace(&mut self.ended, oneshot::channel().1)
     }
 }
 
@@ -202,13 +203,14 @@ async fn run(name: &str, mut wanted: watch::Receiver<Option<Arc<config::Database
         *locked(state) = State::Starting;
         tokio::select! {
             (sweeper, replies, acks) = started(name, &database, state) => {
-                *locked(state) = State::Running { monitor: sweeper.monitor(), acks };
+                *locked(state) = State::Running { monitor: sweeper.monitor(), acks: acks.clone() };
                 tracing::info!(database = name, node = sweeper.node_id(), "sends notices");
                 // An error means that the owner is gone: then it stops, too.
                 let _ = wanted.changed().await;
-                *locked(state) = State::Stopping;
+                *locked(state) = State::Stopping(Some(acks));
                 replies.stop();
                 let tally = sweeper.shutdown().await;
+                *locked(state) = State::Stopping(None);
                 tracing::info!(database = name, succeeded = tally.succeeded, failed = tally.failed, "has stopped");
             }
             _ = wanted.changed() => {}

@@ -47,14 +47,18 @@ impl Databases {
     /// Stops all of them, at the same time. Returns the names of those that have not stopped within the limit, which is one for all: threads
     /// that something blocks never stop.
     pub(super) async fn stop(&self, limit: Duration) -> Vec<String> {
-        for database in self.locked().values() {
-            database.stop();
+        let mut ends = Vec::new();
+        for (name, database) in self.removed.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            ends.push((name.clone(), database.end()));
         }
-        let removed = std::mem::take(&mut *self.removed.lock().unwrap_or_else(PoisonError::into_inner));
-        let running = std::mem::take(&mut *self.locked());
+        // They stay, so that their acks are taken.
+        for (name, database) in self.locked().iter_mut() {
+            database.stop();
+            ends.push((name.clone(), database.end()));
+        }
         let (began, mut late) = (Instant::now(), Vec::new());
-        for (name, database) in removed.into_iter().chain(running) {
-            if timeout(limit.saturating_sub(began.elapsed()), database.stopped()).await.is_err() {
+        for (name, end) in ends {
+            if timeout(limit.saturating_sub(began.elapsed()), end).await.is_err() {
                 late.push(name);
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn routes(shown: Shown) -> Router {
 async fn all_ready(State(shown): State<Shown>) -> Response {
     let databases: BTreeMap<String, Ready> =
         shown.databases.problems().into_iter().map(|(name, problems)| (name, ready(problems))).collect();
-    // There is none while the program ends.
+    // A file may have none.
     let ready = !databases.is_empty() && databases.values().all(|database| database.ready);
     let all = AllReady { ready, databases };
     (status(all.ready), Json(all)).into_response()

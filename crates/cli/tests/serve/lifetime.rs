@@ -54,6 +54,30 @@ async fn sigterm_burns_no_try_of_an_attempt_that_takes_too_long() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn acks_are_taken_until_the_attempts_have_ended() {
+    let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_secs(5)).await);
+    let outbox = site.outbox("shop", &receiver).await;
+    let row = outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "order").unwrap().row;
+    let with_acks = row.clone().need_confirm(true).max_confirm_delay("1h");
+    outbox.operator("test").edit_definition(&row, with_acks).await.unwrap();
+    let key = site.path("key");
+    std::fs::write(&key, "k".repeat(32)).unwrap();
+    site.write(&format!("{}token_keys = ['file:{}']\n", site.database("shop"), key.display()));
+    let mut serve = site.serve().await;
+    add(&outbox, [1]).await;
+    let token = receiver.wait_for(|seen| !seen.token.is_empty()).await.token;
+    serve.signal("TERM");
+    serve.logged("stops: attempts have").await;
+    let client = reqwest::Client::new();
+    let ack = client.post(format!("http://{}/ack", serve.address)).header("ack-token", token).send().await.unwrap();
+    assert_eq!(ack.status().as_u16(), 200, "{}", ack.text().await.unwrap());
+    assert_eq!(serve.get("/readyz").await.0, 503);
+    assert_eq!(serve.end().await.code(), Some(0));
+    assert_eq!(count(&outbox, Filter::live()).await, 0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn second_sigterm_ends_at_once() {
     let (site, receiver) = (Site::new(), Receiver::slow(Duration::from_secs(600)).await);
     let outbox = site.outbox("shop", &receiver).await;

@@ -199,8 +199,8 @@ pub enum ConnectionPlan {
 /// How processes that migrate at the same time exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationLock {
-    /// DDL is transactional: the statement that takes the lock first, inside the transaction.
-    Transaction(&'static str),
+    /// DDL is transactional: the statement that limits how long the transaction waits for a lock, and the one that takes the lock.
+    Transaction(&'static str, &'static str),
     /// DDL commits by itself: session settings, then the statement that takes a session lock (it returns 1) and the one that
     /// releases it.
     Session(&'static str, &'static str, &'static str),

@@ -29,8 +29,8 @@ impl Dialect for Postgres {
     // for a lock blocks all later sessions, so it waits briefly and is retried. Where the search path finds the tables, new ones
     // are created beside them and not in a schema "$user" that appeared later.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction(
-        "SET LOCAL lock_timeout = '2s';
-         SELECT pg_advisory_xact_lock(7310579364529341);
+        "SET LOCAL lock_timeout = '2s'",
+        "SELECT pg_advisory_xact_lock(7310579364529341);
          SELECT set_config('search_path', concat_ws(', ', quote_ident(n.nspname), nullif(current_setting('search_path'), '')), true)
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('notify_schema')",
     );

@@ -23,7 +23,7 @@ impl Dialect for Sqlite {
     ];
     const ROLES: Option<&'static str> = None;
     // BEGIN IMMEDIATE is the lock.
-    const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
+    const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1", "SELECT 1");
 
     driver!(Sqlite);
 
