@@ -9,7 +9,7 @@ use crate::configured::{Configured, refusal};
 use crate::desk::error;
 
 /// A channel that sends through a server, whose URL has these options, too.
-fn mail(server: &SmtpServer, options: &str) -> Mail {
+pub fn mail(server: &SmtpServer, options: &str) -> Mail {
     let url = format!("{}{options}", server.url());
     Mail::with(Mailer::from_url(&url).unwrap().from("Shop <shop@example.org>").build().unwrap())
 }

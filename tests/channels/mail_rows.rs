@@ -11,11 +11,7 @@ use test_support::smtp::SmtpServer;
 
 use crate::configured::{Configured, NAME, SecretFile, own_machine, refusal, response};
 use crate::desk::{error, log};
-
-/// A channel that sends through a server.
-fn mail(server: &SmtpServer) -> Mail {
-    Mail::with(Mailer::from_url(&server.url()).unwrap().from("Shop <shop@example.org>").build().unwrap())
-}
+use crate::mail_names::mail;
 
 fn to(list: Value) -> Value {
     json!({ "to": list, "subject": "order {{ param.id }}", "text": "Hello" })
@@ -26,7 +22,7 @@ async fn refused_address_ends_the_notice_when_the_others_have_the_mail() {
     let server = SmtpServer::start().await;
     server.reply("gone@example.org", "550 no such mailbox");
     let config = to(json!(["{{ param.to }}"]));
-    let configured = Configured::with(mail(&server), &config).await;
+    let configured = Configured::with(mail(&server, ""), &config).await;
     let param = json!({ "id": 7, "to": ["a@example.org", "gone@example.org", "not an address", "b@example.org"] });
     let dead = configured.send(&param, Status::DeadLetter).await;
     let [taken] = &server.taken.all()[..] else { panic!("one mail expected") };
@@ -46,7 +42,7 @@ async fn retry_leaves_out_those_who_have_the_mail_and_repeats_its_id() {
     server.reply("gone@example.org", "550 no such mailbox");
     // Encrypted and masked parameters must not be in the description.
     let row = NotifyDef::new(NAME).handler_config(to(json!(["{{ param.to }}"])).to_string()).mask(r#"["$.to"]"#);
-    let configured = Configured::with_row(mail(&server), row).await;
+    let configured = Configured::with_row(mail(&server, ""), row).await;
     let param = json!({ "id": 7, "to": ["gone@example.org", "a@example.org", "busy@example.org"] });
     let failed = configured.send(&param, Status::Failed).await;
     assert_eq!(failed.last_class.as_deref(), Some("busy"), "what passes decides, and not what lasts");
@@ -73,7 +69,7 @@ async fn secret_of_the_row_is_inserted_in_a_mail_and_not_kept() {
     let mut config = to(json!(["a@example.org"]));
     config["text"] = "See https://shop.example/{{ secrets.key }}".into();
     config["secrets"] = json!({ "key": secret.reference() });
-    let configured = Configured::with(mail(&server), &config).await;
+    let configured = Configured::with(mail(&server, ""), &config).await;
     let done = configured.send(&json!({ "id": 7 }), Status::Succeeded).await;
     assert!(server.taken.all()[0].text.contains("https://shop.example/hunter2-of-a-mail"));
     assert!(!format!("{done:?}").contains("hunter2"), "{done:?}");
@@ -85,7 +81,7 @@ async fn secret_of_the_row_is_inserted_in_a_mail_and_not_kept() {
     );
     configured.close().await;
     let literal = json!({ "to": ["a@x.org"], "subject": "x", "text": "x", "secrets": { "key": "hunter2" } });
-    let refused = refusal(mail(&server), &literal).await;
+    let refused = refusal(mail(&server, ""), &literal).await;
     assert!(refused.contains("secrets.key: expected a reference") && !refused.contains("hunter2"), "{refused}");
 }
 
@@ -94,7 +90,7 @@ async fn test_of_an_operator_is_marked_in_the_subject() {
     let server = SmtpServer::start().await;
     let mut config = to(json!(["a@example.org"]));
     config["text"] = "{% if notice.test %}Only a test{% else %}Real{% endif %}".into();
-    let configured = Configured::with(mail(&server), &config).await;
+    let configured = Configured::with(mail(&server, ""), &config).await;
     configured.test(&json!({ "id": 7 }), Status::Succeeded).await;
     configured.send(&json!({ "id": 8 }), Status::Succeeded).await;
     let [test, real] = &server.taken.all()[..] else { panic!("two mails expected") };
@@ -106,7 +102,7 @@ async fn test_of_an_operator_is_marked_in_the_subject() {
 #[tokio::test]
 async fn parameter_adds_no_recipient() {
     let server = SmtpServer::start().await;
-    let configured = Configured::with(mail(&server), &to(json!(["{{ param.to }}", "{{ param.more }}"]))).await;
+    let configured = Configured::with(mail(&server, ""), &to(json!(["{{ param.to }}", "{{ param.more }}"]))).await;
     for hostile in [
         "a@example.org, eve@example.org",
         "a@example.org\neve@example.org",
@@ -134,7 +130,7 @@ async fn parameter_adds_no_recipient() {
 async fn missing_value_sends_nothing_and_shows_no_value() {
     let server = SmtpServer::start().await;
     let config = json!({ "to": ["a@example.org"], "subject": "x", "html": "<p>{{ param.order.id }}</p>" });
-    let configured = Configured::with(mail(&server), &config).await;
+    let configured = Configured::with(mail(&server, ""), &config).await;
     let dead = configured.send(&json!({ "secret": "hunter2" }), Status::DeadLetter).await;
     assert!(error(&dead).contains("the template `html`") && !error(&dead).contains("hunter2"), "{}", error(&dead));
     assert_eq!((dead.last_class.as_deref(), server.taken.count()), (Some("invalid"), 0));
@@ -154,7 +150,7 @@ async fn attachments_have_limits_and_stay_in_their_folder() {
         { "name": "a.bin", "file": "{{ param.file }}" },
         { "name": "b.bin", "base64": "{{ param.base64 }}" },
     ]);
-    let channel = mail(&server).attachments_from(folder.path().join("allowed")).max_attachment_bytes(100);
+    let channel = mail(&server, "").attachments_from(folder.path().join("allowed")).max_attachment_bytes(100);
     let configured = Configured::with(channel, &config).await;
     let sixty = "A".repeat(80);
     let absolute = folder.path().join("secret").display().to_string();

@@ -69,13 +69,17 @@ fn check_local(local: &str) -> Result<(), &'static str> {
         return Err("it has no part, or more than 64 bytes, before the `@`");
     }
     if local.starts_with('"') {
-        let closed = local.len() > 1 && local.ends_with('"') && has_closed_quotes(local);
-        let inside = local.get(1..local.len() - 1).unwrap_or_default();
         // The command to a server has the address between these signs, and not each server reads quotes.
-        if inside.contains(['<', '>']) {
+        if local.contains(['<', '>']) {
             return Err("the part before the `@` has a `<` or `>`");
         }
-        return if closed && !has_open_quote(inside) { Ok(()) } else { Err("a quote before the `@` is not closed") };
+        let mut quotes = Quotes::default();
+        let end = local.char_indices().find(|(_, character)| {
+            quotes.is_inside(*character);
+            !quotes.inside
+        });
+        let is_closed = end.is_some_and(|(at, _)| at + 1 == local.len());
+        return if is_closed { Ok(()) } else { Err("a quote before the `@` is not closed") };
     }
     let is_special = |character: char| character.is_whitespace() || "\"(),:;<>[]\\@".contains(character);
     if local.contains(is_special) {
@@ -103,25 +107,6 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         return Err("the part behind the `@` begins or ends with a dot, or has two together");
     }
     Ok(())
-}
-
-/// Returns whether each quote is closed.
-fn has_closed_quotes(text: &str) -> bool {
-    let mut quotes = Quotes::default();
-    for character in text.chars() {
-        quotes.is_inside(character);
-    }
-    !quotes.inside
-}
-
-/// Returns whether there is a quote without a backslash before it.
-fn has_open_quote(text: &str) -> bool {
-    let mut is_escaped = false;
-    text.chars().any(|character| {
-        let is_quote = character == '"' && !is_escaped;
-        is_escaped = character == '\\' && !is_escaped;
-        is_quote
-    })
 }
 
 /// Splits a list at these characters, except where they are in quotes. A quote that is not closed ends at the end of its line.

@@ -30,7 +30,7 @@ pub(super) enum Auth {
     Bearer(#[schemars(with = "SecretShape")] Reference),
     /// A user and a password.
     Basic(Basic),
-    /// A token of OAuth 2 by client credentials (RFC 6749, 4.4). It is kept until shortly before its end, and fetched anew after a response
+    /// A token of OAuth 2 by client credentials (RFC 6749, 4.4). It is kept until shortly before its end, and fetched again after a response
     /// with the status 401.
     #[serde(rename = "oauth2")]
     OAuth2(OAuth2),

@@ -143,7 +143,7 @@ impl Slice {
 
     fn within(&self, kind: Kind) -> String {
         let time = if self.by_id { kind.time_without_index(self.time) } else { self.time.to_owned() };
-        format!("{} AND {time} >= {} AND {time} <= {}", self.of_slice(), kind.text_time("$4"), kind.text_time("$5"),)
+        format!("{} AND {time} >= {} AND {time} <= {}", self.of_slice(), kind.text_time("$4"), kind.text_time("$5"))
     }
 }
 
