@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_conformance::Backend;
+use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
 use solid_notify_core::error::FaultKind;
-use test_support::faulty::{Fault, faulty};
-use test_support::sending::{add, edit_by_hand, eventually, reaches, record};
+use solid_notify_core::store::ROWS_HOLD;
+use test_support::faulty::{Fault, faulty, good};
+use test_support::sending::{add, definition, edit_by_hand, eventually, reaches, record};
 
 #[tokio::test]
 async fn no_notice_ends_without_a_try_while_definitions_cannot_be_read() {
@@ -40,4 +42,31 @@ async fn no_notice_ends_without_a_try_while_definitions_cannot_be_read() {
         .await;
     }
     sweeper.shutdown().await;
+}
+
+/// A call that creates the first target of a definition relies on it.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_by_definitions_that_were_read_long_ago() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    eventually("the definitions are read", async || store.called("due") > 0).await;
+    *store.hangs.lock().unwrap() = Some("definitions");
+    let def_id = definition(&b, "sync").await.id;
+    let dispatch = async || {
+        let id = add(&b, "sync").await;
+        let (report, _) = FirstAttemptSender::new();
+        outbox.engine().dispatch().hand(vec![Fresh { id, def_id, report }]);
+        id
+    };
+    // The sweep waits for its reading, and the dispatch does not.
+    tokio::time::sleep(ROWS_HOLD / 2).await;
+    let sent = dispatch().await;
+    eventually("it is sent", async || calls.all() == [sent]).await;
+    tokio::time::sleep(ROWS_HOLD).await;
+    let waits = dispatch().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((calls.all(), record(&b, waits).await.status), (vec![sent], Status::NotSent));
+    drop(sweeper);
 }

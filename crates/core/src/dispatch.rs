@@ -64,7 +64,8 @@ pub enum FirstAttempt {
     /// No sweeper of this process sends it: none runs, none has the handler, or the transaction was not begun by
     /// `outbox.begin()`. Sweepers of other processes send it. Also if it was added as skipped.
     NotHere,
-    /// It is stored and due, but its first attempt has not ended yet.
+    /// It is stored and due, but its first attempt has not ended yet. Also where nothing is kept of it
+    /// (`keep_history = none`), and a sweep has sent it before this process looked for it.
     StillDue,
     /// Nothing was added, because another notice has the dedupe key.
     Duplicate,

@@ -30,6 +30,8 @@ pub struct Engine {
     clock: Option<HandClock>,
     wake: watch::Sender<()>,
     edits: AtomicU64,
+    /// The ids of the sweepers that this process has started.
+    own_nodes: RwLock<Vec<String>>,
     token_keys: RwLock<Option<TokenKeys>>,
     /// The random number of the store; 0: not read yet.
     store_id: AtomicI64,
@@ -54,6 +56,7 @@ impl Engine {
             clock,
             wake: watch::channel(()).0,
             edits: AtomicU64::new(0),
+            own_nodes: RwLock::default(),
             token_keys: RwLock::default(),
             store_id: AtomicI64::new(0),
             param_cipher: RwLock::default(),
@@ -199,6 +202,15 @@ impl Engine {
     /// Returns the number of [`Self::edited`] so far.
     pub fn edits(&self) -> u64 {
         self.edits.load(Ordering::SeqCst)
+    }
+
+    /// Records the id of a sweeper of this process.
+    pub fn begin_node(&self, id: String) {
+        self.own_nodes.write().push(id);
+    }
+
+    pub(crate) fn is_own_node(&self, id: &str) -> bool {
+        self.own_nodes.read().iter().any(|own| own == id)
     }
 
     /// Sets the secrets of ack tokens.

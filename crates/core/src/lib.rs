@@ -27,6 +27,7 @@ pub mod engine;
 pub mod error;
 pub mod error_group;
 pub mod finding;
+mod first_target;
 pub mod inbox;
 mod json;
 pub mod limit;

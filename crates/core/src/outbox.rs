@@ -125,11 +125,11 @@ impl AnyOutbox {
         Ok(self.edit(edit, APPLICATION).await?.into())
     }
 
-    pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
-        if let Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } = &edit {
+    pub(crate) async fn store_edit(&self, edit: &Edit, who: &str) -> Result<Edited> {
+        if let Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } = edit {
             check_rename(&seen.name, &new.name)?;
         }
-        let edited = self.engine.stores().definitions.edit(&edit, who).await?;
+        let edited = self.engine.stores().definitions.edit(edit, who).await?;
         if matches!(edited, Edited::Stored(_)) {
             self.engine.edited();
         }

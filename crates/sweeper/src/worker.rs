@@ -60,6 +60,7 @@ impl Worker {
             housekeeping::register(&mut registered.handlers, &outbox);
         }
         let id = node_id(settings.node_name.as_deref());
+        outbox.engine().begin_node(id.clone());
         let signals = Signals::new(outbox.engine().hand_clock().cloned());
         let known = Arc::new_cyclic(|known| {
             complete_alerts(&mut registered.handlers, known, settings.base_url.as_ref());

@@ -17,13 +17,21 @@ use tokio::sync::Semaphore;
 /// the work takes.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The pauses between the looks of [`eventually`]. They grow to a sixteenth of the wait: looks each 2 ms cost as much as what they wait for.
+const SHORTEST_LOOK: Duration = Duration::from_millis(2);
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
+
 /// Waits until `condition` holds: for work that other tasks do in real time.
 pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let began = Instant::now();
     while !condition().await {
         assert!(began.elapsed() < PATIENCE, "{what}: it hangs, after {PATIENCE:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        before_another_look(began).await;
     }
+}
+
+async fn before_another_look(began: Instant) {
+    tokio::time::sleep((began.elapsed() / 16).clamp(SHORTEST_LOOK, LONGEST_LOOK)).await;
 }
 
 /// Lets rows use files in the folder for temporary files as secrets, and these variables.
@@ -103,7 +111,7 @@ pub async fn reaches(b: &dyn Backend, id: i64, status: Status) -> NoticeRecord {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "not {status:?} after {PATIENCE:?} at {}: {found:?}", b.clock().now());
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        before_another_look(began).await;
     }
 }
 

@@ -185,6 +185,7 @@ macro_rules! sending_suite {
                 definition_of_invalid_targets_sends_nothing_itself,
                 target_that_demands_encryption_is_owed_a_plaintext,
                 first_attempt_names_the_targets_that_kept_earlier_notices,
+                first_target_is_followed_by_each_node_when_its_call_returns,
                 encrypted_notices_of_a_moved_target_wait_for_its_return;
             costly: waiting_for_a_filter_ends_with_the_shutdown,
                 waiting_for_a_filter_ends_with_the_time_out,

@@ -70,7 +70,8 @@ pub(crate) fn inheriting(rows: &[NotifyDef], seen: &NotifyDef, new: &NotifyDef) 
 
 impl NotifyDef {
     /// Returns a target of the definition `parent`: a definition with the name `parent/target` and the defaults. Storing it finds the
-    /// parent by that name. What is not set is inherited from the parent.
+    /// parent by that name. What is not set is inherited from the parent. Where it is the first target, the call that stores it returns when
+    /// the nodes of other processes follow it: after 6 s.
     ///
     /// ```
     /// use solid_notify_core::NotifyDef;

@@ -8,6 +8,7 @@ use crate::built_in::is_built_in;
 use crate::definition::{APPLICATION, Definitions, Edits, NotifyDef};
 use crate::engine::followed_among;
 use crate::error::{Error, Result};
+use crate::first_target::new_target;
 use crate::outbox::AnyOutbox;
 use crate::store::{Edit, Edited};
 
@@ -72,15 +73,21 @@ impl Operator {
         let listed: Vec<NotifyDef> =
             plan.create.iter().chain(plan.change.iter().map(|change| &change.new)).cloned().collect();
         let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
+        let mut new_targets = Vec::new();
+        let mut edit = async |edit: Edit| -> Result<Edited> {
+            let edited = self.outbox.store_edit(&edit, &self.who).await?;
+            new_targets.extend(new_target(&edit, &edited));
+            Ok(edited)
+        };
         let (targets, others): (Vec<_>, Vec<_>) = plan.create.into_iter().partition(|row| row.target_of.is_some());
         for new in others.into_iter().chain(targets) {
             let new = checked(&self.outbox, new, &listed).await?;
-            match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
+            match edit(Edit::Create(new.clone())).await? {
                 Edited::Stored(row) => applied.created.push(row),
                 Edited::Conflict(seen) if is_untouched(&seen) && !seen.differences(&new).is_empty() => {
                     // A sweeper has created it since the plan. No editor has changed it, so the listed row replaces it.
                     let new = NotifyDef { id: seen.id, ..new };
-                    match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
+                    match edit(Edit::Replace { seen, new: new.clone() }).await? {
                         Edited::Stored(row) => applied.changed.push(row),
                         other => applied.met(other, &new),
                     }
@@ -90,19 +97,21 @@ impl Operator {
         }
         for PlannedChange { seen, new, .. } in plan.change {
             let new = checked(&self.outbox, new, &listed).await?;
-            match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
+            match edit(Edit::Replace { seen, new: new.clone() }).await? {
                 Edited::Stored(row) => applied.changed.push(row),
                 other => applied.met(other, &new),
             }
         }
         for seen in plan.delete {
-            match self.outbox.edit(Edit::Delete { seen: seen.clone() }, &self.who).await? {
+            match edit(Edit::Delete { seen: seen.clone() }).await? {
                 Edited::Stored(_) => applied.deleted.push(seen),
                 Edited::Conflict(_) => applied.conflicts.push(seen.name),
                 // Another process deleted it.
                 Edited::Missing => {}
             }
         }
+        // Once for all of them.
+        self.outbox.engine().until_followed(&new_targets).await?;
         if !applied.conflicts.is_empty() {
             tracing::warn!(definitions = ?applied.conflicts, "other editors changed definitions since the plan; they were not touched");
         }

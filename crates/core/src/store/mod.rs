@@ -54,7 +54,7 @@ pub use pass_on::{PassOn, PassedOn};
 pub use position::Position;
 pub use send::{
     Advanced, BEAT, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, LARGE_PARAM, Lease, Look,
-    NODE_LIVES, NODE_RUNS, Node, PURGED, Purge, Purged, RefusedConfig, SendStore, Tick, was_seen,
+    NODE_LIVES, NODE_RUNS, Node, PURGED, Purge, Purged, ROWS_HOLD, RefusedConfig, SendStore, Tick, was_seen,
 };
 pub use send_limits::{PauseScope, Paused, SendLimits, Switch};
 pub use series::{MINUTE_MS, SeriesCounts, SeriesQuery, SeriesRow, minute_of};

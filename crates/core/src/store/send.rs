@@ -385,6 +385,9 @@ pub const BEAT: Duration = Duration::from_secs(5);
 /// A node that was not seen for this long does not run: two beats.
 pub const NODE_RUNS: Duration = Duration::from_secs(2 * BEAT.as_secs());
 
+/// A node claims nothing by definitions that it read longer ago, so every node follows an edit after that time.
+pub const ROWS_HOLD: Duration = Duration::from_secs(5);
+
 /// The handlers of a node that was not seen for this long no longer count: it does not come back from a restart or an outage.
 pub const NODE_LIVES: Duration = Duration::from_secs(180);
 

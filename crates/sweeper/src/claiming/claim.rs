@@ -21,7 +21,8 @@ use crate::worker::Worker;
 pub(super) const CLAIM_BATCH: usize = 500;
 
 /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
-/// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
+/// `ready` may be older than an edit by this process, or than [`ROWS_HOLD`](solid_notify_core::store::ROWS_HOLD): the sweep reads the
+/// definitions again and claims.
 ///
 /// `crash_loop_permit` is kept until the outcome of the attempt is stored.
 pub(crate) async fn claim_and_start(
@@ -37,7 +38,7 @@ pub(crate) async fn claim_and_start(
     if worker.in_flight.is_stuck(policy.def_id) || worker.health.refusals.rest(part).is_some() {
         return Ok(Vec::new());
     }
-    if worker.has_unread_edits() || !worker.admission.lets_through(policy).await? {
+    if worker.has_unread_edits() || worker.known.are_old() || !worker.admission.lets_through(policy).await? {
         return Ok(Vec::new());
     }
     let claim = Claim::new(policy, &worker.id, what, slots.len());

@@ -14,8 +14,11 @@ use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::{InForce, Problem, SecretRules, Step, TargetFilter, names_its_column};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::store::{Authority, DefinitionCounts, DueTimes, PauseScope, Paused, RefusedConfig, Tick};
+use solid_notify_core::store::{
+    Authority, DefinitionCounts, DueTimes, PauseScope, Paused, ROWS_HOLD, RefusedConfig, Tick,
+};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
+use tokio::time::Instant;
 
 use self::ticks::Ticks;
 use crate::handlers::erased::AnyHandler;
@@ -44,6 +47,8 @@ pub(crate) struct KnownDefinitions {
     pub(crate) last_read: AtomicU64,
     /// [`Engine::edits`](solid_notify_core::engine::Engine::edits) when the last reading began.
     pub(crate) edits: AtomicU64,
+    /// When the last reading that succeeded ended.
+    read_at: Mutex<Option<Instant>>,
 }
 
 impl KnownDefinitions {
@@ -57,6 +62,7 @@ impl KnownDefinitions {
             readings: AtomicU64::default(),
             last_read: AtomicU64::default(),
             edits: AtomicU64::default(),
+            read_at: Mutex::default(),
         }
     }
 
@@ -77,6 +83,12 @@ impl KnownDefinitions {
     ) {
         let mut view = self.view.write();
         *view = Arc::new(self.next_view(&view, rows, paused, limits, (moment, own)));
+        *self.read_at.lock() = Some(Instant::now());
+    }
+
+    /// Returns whether an edit of before [`ROWS_HOLD`] may be unknown, because readings fail or take that long.
+    pub(crate) fn are_old(&self) -> bool {
+        self.read_at.lock().is_none_or(|read_at| read_at.elapsed() >= ROWS_HOLD)
     }
 
     /// Returns the definitions whose row was deleted by SQL: id and name.
