@@ -343,7 +343,7 @@ pub struct DefinitionState {
     /// Why its notices are not sent; empty for a valid row.
     pub problems: Vec<Problem>,
     /// The living nodes whose handler refuses its `handler_config`. They send none of its notices. Also those at which single notices wait,
-    /// because they cannot be decrypted or the filter cannot be judged for them.
+    /// because they cannot be decrypted, the filter cannot be judged for them, or the node may not send to the host that their row names.
     pub refused_by: Vec<Refusal>,
     #[serde(skip)]
     in_force: NotifyDef,

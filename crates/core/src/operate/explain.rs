@@ -64,7 +64,8 @@ pub enum Why {
         at: DateTime<Utc>,
         /// Its own limits. One that is expired when it is due becomes a dead letter then.
         own: OwnLimits,
-        /// Why notices of the definition wait at a node that cannot decrypt them or judge the filter for them. The text names the latest.
+        /// Why notices of the definition wait at a node: it refuses `handler_config`, cannot decrypt them or judge the filter for them, or may
+        /// not send to the host that their row names. The text names the latest.
         problem: Option<String>,
     },
     /// It failed, and is retried later.
@@ -218,8 +219,7 @@ impl Why {
                     own: notice.own,
                 },
                 _ => {
-                    let mut problems = around.nodes.iter().filter_map(|node| node.refuses(row.id));
-                    let problem = problems.find(|problem| names_its_column(problem)).map(str::to_owned);
+                    let problem = around.nodes.iter().find_map(|node| node.refuses(row.id)).map(str::to_owned);
                     Self::NotDueUntil { at: next, own: notice.own, problem }
                 }
             };

@@ -106,3 +106,23 @@ fn limits_of_a_notice_are_part_of_the_explanation() {
         assert!(text.contains(expected), "{expected:?} in {text:?}");
     }
 }
+
+#[test]
+fn waiting_notice_shows_what_a_node_reports() {
+    let problem = "handler_config: the address 127.0.0.1 is refused because it is loopback: allow its network";
+    let mut node = crate::store::Node::new("n", vec!["sync".to_owned()]);
+    node.refused = vec![crate::store::RefusedConfig::new(0, problem.to_owned())];
+    let (now, later) = (DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH + std::time::Duration::from_secs(60));
+    let mut notice = NoticeRecord::new(7, 0, Status::NotSent, "1".to_owned(), now);
+    notice.next_call_time = Some(later);
+    let context = ExplainContext {
+        now,
+        definition: Some(of(NotifyDef::new("sync"))),
+        ahead: None,
+        nodes: vec![SeenNode::new(node, now, now)],
+        send_limits: SendLimits::default(),
+        sending: 0,
+    };
+    let text = format!("it is not due until 1970-01-01T00:01:00.000Z; a node reports: {problem}");
+    assert_eq!(Why::of(&notice, &context).to_string(), text);
+}
