@@ -39,7 +39,11 @@ pub(crate) const PARTS: [Part; 17] = [
     Part { name: "features", run: |_, steps| _ = steps.step("features", each_feature) },
     Part {
         name: "stores",
-        run: |selection, steps| _ = steps.step("sending", || suite_on_all_stores(selection, "sending")),
+        run: |selection, steps| {
+            for suite in SUITES.iter().filter(|suite| suite.has_turns()) {
+                steps.step(suite.name, || suite_on_all_stores(selection, suite.name));
+            }
+        },
     },
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
     Part {

@@ -11,6 +11,8 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// The arguments of `cargo test` that select its programs.
     pub(crate) programs: &'static [&'static str],
+    /// Stores of which CI runs it on one; the last digit of the commit's hash chooses it. All other runs have all stores.
+    take_turns: &'static [Database],
     /// No other step runs beside it, because it compares rates.
     pub(crate) alone: bool,
     /// The only files whose change can change its result, where these are not the product's.
@@ -20,11 +22,17 @@ pub(crate) struct Suite {
 /// The files of the tools. The product uses none of them.
 const TOOLS: &[&str] = &["bench", "xtask", "tests/servers", "Cargo.lock"];
 
+/// Conformance proves the semantics of each store in every run; the sweeper meets a store only through its traits.
+const OF_SENDING: &[Database] = &[Database::Mysql, Database::Redis, Database::RedisCluster];
+
+/// They have one dialect. What differs between them under locks and sessions is in the suite `stores`, which has both.
+const OF_PROCESSES: &[Database] = &[Database::Mariadb, Database::Mysql];
+
 /// All suites, in the order in which they begin: two run at a time, so the longest are first.
 pub(crate) const SUITES: [Suite; 15] = [
-    suite("processes", &["--test", "processes"]),
     suite("stores", &["--test", "stores"]),
-    suite("sending", &["--test", "sending"]),
+    Suite { take_turns: OF_SENDING, ..suite("sending", &["--test", "sending"]) },
+    Suite { take_turns: OF_PROCESSES, ..suite("processes", &["--test", "processes"]) },
     Suite { alone: true, ..suite("neighbours", &["--test", "neighbours"]) },
     suite("conformance", &["--test", "conformance"]),
     suite("schedules", &["--test", "schedules"]),
@@ -46,12 +54,8 @@ pub(crate) const SUITES: [Suite; 15] = [
 ];
 
 const fn suite(name: &'static str, programs: &'static [&'static str]) -> Suite {
-    Suite { name, programs, alone: false, depends_on: None }
+    Suite { name, programs, take_turns: &[], alone: false, depends_on: None }
 }
-
-/// The stores that take turns in the suite `sending`. Conformance proves the semantics of each store in every run; the sweeper
-/// meets a store only through its traits.
-const TAKING_TURNS: [Database; 3] = [Database::Mysql, Database::Redis, Database::RedisCluster];
 
 /// Returns the turn of the commit with this hash: its last digit. `None`: there is no commit.
 pub(crate) fn turn_of(commit: &str) -> Option<usize> {
@@ -60,12 +64,17 @@ pub(crate) fn turn_of(commit: &str) -> Option<usize> {
 }
 
 impl Suite {
-    /// Returns the stores that CI leaves out of this suite in a turn. All other runs have all stores.
+    /// Returns whether CI runs it on some stores only.
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.take_turns.is_empty()
+    }
+
+    /// Returns the stores that CI leaves out of this suite in a turn. Without a commit it leaves none out.
     pub(crate) fn left_out_of(&self, turn: Option<usize>) -> Vec<Database> {
-        // Without a commit no store is left out.
-        let Some(turn) = turn.filter(|_| self.name == "sending") else { return Vec::new() };
-        let (_, others): (Vec<_>, Vec<_>) = (0..).zip(TAKING_TURNS).partition(|(n, _)| *n == turn % TAKING_TURNS.len());
-        others.into_iter().map(|(_, database)| database).collect()
+        let chosen = turn.and_then(|turn| turn.checked_rem(self.take_turns.len()));
+        let Some(chosen) = chosen else { return Vec::new() };
+        let others = self.take_turns.iter().enumerate().filter(|(n, _)| *n != chosen);
+        others.map(|(_, database)| *database).collect()
     }
 }
 
@@ -101,14 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn stores_take_turns_in_the_suite_of_sending_alone() -> Result<()> {
+    fn stores_take_turns_in_suites_that_repeat_what_conformance_proves() -> Result<()> {
         let of = |name| SUITES.iter().find(|suite| suite.name == name).context("no such suite");
-        let sending = of("sending")?;
+        let (sending, processes) = (of("sending")?, of("processes")?);
         let left_out = |commit| sending.left_out_of(turn_of(commit));
         assert_eq!(left_out("d7d99e0"), [Database::Redis, Database::RedisCluster]);
         assert_eq!(left_out("d7d99e1"), [Database::Mysql, Database::RedisCluster]);
         assert_eq!(left_out("d7d99ef"), [Database::Redis, Database::RedisCluster]);
         assert_eq!(left_out(""), []);
+        assert_eq!(processes.left_out_of(turn_of("d7d99e0")), [Database::Mysql]);
+        assert_eq!(processes.left_out_of(turn_of("d7d99e1")), [Database::Mariadb]);
         assert_eq!(of("conformance")?.left_out_of(Some(0)), []);
         Ok(())
     }

@@ -40,7 +40,7 @@ async fn frozen_process_in_a_transaction_lets_its_rows_go<D: Reading>() {
     <D::Db as solid_notify::sql::Dialect>::script(&mut conn, gate[0].clone().into()).await.unwrap();
     let child = Child::start(&db, "sweep", &directory).await;
     eventually("its claim waits", async || D::numbers(&db.pool, &waits).await != [[0]]).await;
-    child.signal("STOP");
+    child.freeze().await;
     <D::Db as solid_notify::sql::Dialect>::script(&mut conn, gate[1].clone().into()).await.unwrap();
     drop(conn);
 

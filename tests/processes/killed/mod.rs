@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -248,10 +249,15 @@ impl Child {
         Self(std::sync::Mutex::new(child))
     }
 
-    /// Sends it a signal.
-    fn signal(&self, name: &str) {
+    /// Stops it by SIGSTOP, and returns when no thread of it runs any more: on a busy machine that is later than the signal.
+    async fn freeze(&self) {
         let pid = self.0.lock().unwrap().id().expect("a process that runs").to_string();
-        assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(std::process::Command::new("kill").args(["-s", "STOP", &pid]).status().unwrap().success());
+        // Elsewhere than on Linux there is no such folder, and it is only likely that they stand.
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
+        let states: Vec<_> = threads.map(|thread| thread.unwrap().path().join("stat")).collect();
+        let stands = |stat: &PathBuf| std::fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") T "));
+        eventually("its threads stand still", async || states.iter().all(stands)).await;
     }
 
     /// Kills it by SIGKILL and returns its process number.

@@ -19,7 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The pauses between the looks of [`eventually`]. They grow to a sixteenth of the wait: looks each 2 ms cost as much as what they wait for.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-const LONGEST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
 /// Waits until `condition` holds: for work that other tasks do in real time.
 pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
