@@ -147,6 +147,13 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn is_full(error: &dyn DatabaseError) -> bool;
 
+    /// Returns what the error of a call without its arguments says of a procedure.
+    #[doc(hidden)]
+    fn presence(error: &dyn DatabaseError) -> Presence {
+        let _ = error;
+        Presence::There
+    }
+
     /// Returns which connections the store uses.
     #[doc(hidden)]
     fn connections(app: &Pool<Self>) -> ConnectionPlan;
@@ -194,6 +201,15 @@ pub enum ConnectionPlan {
     OwnSingle,
     /// The application's pool, because another connection would see another (in-memory) database.
     Shared,
+}
+
+/// Whether a procedure exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    There,
+    Missing,
+    /// This account may not see it.
+    Hidden,
 }
 
 /// How processes that migrate at the same time exclude each other.

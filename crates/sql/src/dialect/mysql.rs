@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
 use crate::dialect::{
-    Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, address, driver, sealed,
+    Changed, Committed, ConnectionPlan, Dialect, MigrationLock, Presence, SessionLimits, address, driver, sealed,
 };
 
 impl sealed::Sealed for MySql {}
@@ -99,7 +99,7 @@ impl Dialect for MySql {
             // back in the background what it still counts as open: nothing, or the statements after a deadlock.
             match (&mut *tx).execute(sqlx::raw_sql("RELEASE SAVEPOINT notify_open; COMMIT")).await {
                 Ok(_) => Ok(Committed::Yes),
-                Err(sqlx::Error::Database(error)) if number(error.as_ref()) == NO_SUCH_SAVEPOINT => Ok(Committed::Lost),
+                Err(sqlx::Error::Database(error)) if number(error.as_ref()) == NOT_THERE => Ok(Committed::Lost),
                 Err(error) => Err(error),
             }
         })
@@ -118,6 +118,14 @@ impl Dialect for MySql {
         matches!(number(error), 1021 | 1114)
     }
 
+    fn presence(error: &dyn DatabaseError) -> Presence {
+        match number(error) {
+            NOT_THERE => Presence::Missing,
+            NO_RIGHT_TO_EXECUTE => Presence::Hidden,
+            _ => Presence::There,
+        }
+    }
+
     fn connections(_app: &Pool<Self>) -> ConnectionPlan {
         ConnectionPlan::Own
     }
@@ -125,8 +133,10 @@ impl Dialect for MySql {
 
 /// `ER_BAD_NULL_ERROR`.
 const NO_NULL: u16 = 1048;
-/// `ER_SP_DOES_NOT_EXIST`.
-const NO_SUCH_SAVEPOINT: u16 = 1305;
+/// `ER_SP_DOES_NOT_EXIST`, of a procedure or of a savepoint.
+const NOT_THERE: u16 = 1305;
+/// `ER_PROCACCESS_DENIED_ERROR`.
+const NO_RIGHT_TO_EXECUTE: u16 = 1370;
 
 fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)

@@ -6,7 +6,7 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::migrate::{self, newest};
 use crate::restore::ids::Behind;
-use crate::restore::{self, Object, Sort};
+use crate::restore::{self, Compared, Object, Sort};
 
 /// Returns whether there are tables, and what is wrong with them.
 pub(super) async fn examine<DB: Dialect>(on: &Share<DB>) -> (bool, Vec<Finding>) {
@@ -56,8 +56,8 @@ async fn lost<DB: Dialect>(on: &Share<DB>, version: i64) -> Vec<Finding> {
         Ok(conn) => conn,
         Err(error) => return vec![Finding::unknown("indexes", error.to_string())],
     };
-    match restore::lost_objects::<DB>(&mut conn, version).await {
-        Ok(lost) => {
+    match restore::compare::<DB>(&mut conn, version).await {
+        Ok(Compared { lost, hidden }) => {
             let (indexes, others): (Vec<_>, Vec<_>) = lost.iter().partition(|object| object.sort == Sort::Index);
             findings.push(judged(
                 "indexes",
@@ -67,7 +67,10 @@ async fn lost<DB: Dialect>(on: &Share<DB>, version: i64) -> Vec<Finding> {
             ));
             findings.extend(known.then(|| {
                 let meaning = "plain SQL cannot add or ack notices, or a view for people and reports fails";
-                judged("objects", &others, "missing, different or not readable", meaning)
+                match others.is_empty() && !hidden.is_empty() {
+                    true => Finding::unknown("objects", format!("this account may not see {}", names(&hidden))),
+                    false => judged("objects", &others, "missing, different or not readable", meaning),
+                }
             }));
         }
         Err(error) => findings.push(Finding::unknown("indexes", error.to_string())),
@@ -83,11 +86,12 @@ async fn lost<DB: Dialect>(on: &Share<DB>, version: i64) -> Vec<Finding> {
 fn judged(check: &'static str, lost: &[&Object], how: &str, meaning: &'static str) -> Finding {
     match lost.is_empty() {
         true => Finding::fine(check, "all are there"),
-        false => {
-            let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
-            Finding::problem(check, format!("{how}: {}", names.join(", ")), meaning, "solid-notify migrate")
-        }
+        false => Finding::problem(check, format!("{how}: {}", names(lost)), meaning, "solid-notify migrate"),
     }
+}
+
+fn names(objects: &[impl ToString]) -> String {
+    objects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn ids(behind: &[Behind]) -> Finding {

@@ -8,9 +8,9 @@ mod objects;
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::Statement;
+use crate::dialect::{Dialect, Presence};
 use crate::restore::ids::Behind;
 use crate::restore::objects::objects;
 pub(crate) use crate::restore::objects::{Object, Sort};
@@ -32,11 +32,20 @@ impl Lost {
 
 /// Compares the schema with that of the migrations up to `version`, which the tables have.
 pub(crate) async fn find<DB: Dialect>(conn: &mut DB::Connection, version: i64) -> sqlx::Result<Lost> {
-    Ok(Lost { objects: lost_objects::<DB>(conn, version).await?, ids: ids::behind::<DB>(conn).await? })
+    Ok(Lost { objects: compare::<DB>(conn, version).await?.lost, ids: ids::behind::<DB>(conn).await? })
 }
 
-/// Returns the objects that are missing, that differ, or that do not work.
-pub(crate) async fn lost_objects<DB: Dialect>(conn: &mut DB::Connection, version: i64) -> sqlx::Result<Vec<Object>> {
+/// What became of the objects.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// Those that are missing, that differ, or that do not work.
+    pub(crate) lost: Vec<Object>,
+    /// Those that this account may not see.
+    pub(crate) hidden: Vec<Object>,
+}
+
+/// Compares the objects with those of the migrations up to `version`.
+pub(crate) async fn compare<DB: Dialect>(conn: &mut DB::Connection, version: i64) -> sqlx::Result<Compared> {
     let mut stored = HashMap::new();
     for (sort, sql) in catalogue(DB::KIND) {
         for row in &DB::fetch(conn, &Statement::new(DB::KIND, sql), &[]).await? {
@@ -44,15 +53,32 @@ pub(crate) async fn lost_objects<DB: Dialect>(conn: &mut DB::Connection, version
             stored.insert((*sort, text(0)?), text(1)?);
         }
     }
-    let mut lost = Vec::new();
+    let mut compared = Compared::default();
     for object in objects(DB::MIGRATIONS, version) {
-        let is_same =
-            stored.get(&(object.sort, object.name.clone())).is_some_and(|text| is_same(DB::KIND, &object, text));
-        if !is_same || !works::<DB>(conn, &object).await? {
-            lost.push(object);
+        match stored.get(&(object.sort, object.name.clone())) {
+            Some(text) if is_same(DB::KIND, &object, text) && works::<DB>(conn, &object).await? => {}
+            Some(_) => compared.lost.push(object),
+            None => match unlisted::<DB>(conn, &object).await? {
+                Presence::There => {}
+                Presence::Missing => compared.lost.push(object),
+                Presence::Hidden => compared.hidden.push(object),
+            },
         }
     }
-    Ok(lost)
+    Ok(compared)
+}
+
+/// Looks for an object that the catalogue does not list. The catalogues of MySQL and MariaDB leave out procedures that the account may not
+/// execute, and that of MySQL also those that it may execute by a role. A call without arguments executes nothing.
+async fn unlisted<DB: Dialect>(conn: &mut DB::Connection, object: &Object) -> sqlx::Result<Presence> {
+    if object.sort != Sort::Procedure {
+        return Ok(Presence::Missing);
+    }
+    match DB::script(conn, format!("CALL {object}()").into()).await {
+        Err(sqlx::Error::Database(error)) => Ok(DB::presence(error.as_ref())),
+        Err(error) => Err(error),
+        Ok(_) => Ok(Presence::There),
+    }
 }
 
 /// Creates lost objects again, by the whole script of their migration, which may run again; and moves the next ids behind those that are
