@@ -54,7 +54,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 49, "23 keys of a definition, 15 of the outbox, 11 of timed tasks");
+    assert_eq!(rows.len(), 50, "23 keys of a definition, 16 of the outbox, 11 of timed tasks");
     rows
 }
 
@@ -241,6 +241,7 @@ impl World {
         operator.pause_all("maintenance").await.unwrap();
 
         assert!(Inbox::new("warehouse", "shop").first_time(&mut self.outbox.clone(), "7").await.unwrap());
+        assert!(self.outbox.engine().stores().definitions.store_id().await.unwrap().is_some());
         let node = Node { alarms: vec![alarm], ..Node::new("node-1", vec!["sync".to_owned()]) };
         self.outbox.engine().stores().send.beat(&node).await.unwrap();
         assert!(self.refresh_counts(def_id).await);

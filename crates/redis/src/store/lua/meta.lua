@@ -181,7 +181,7 @@ elseif what == 'change_alerts' then
   write_audit(key('audit'), given.audit)
   return 'done'
 elseif what == 'is_seen' then
-  -- The `mark`: the receiver of an inbox, a zero byte, and the idempotency key.
+  -- The `mark`: receiver and sender of an inbox, and the idempotency key, with zero bytes between them.
   return redis.call('HEXISTS', key('inbox'), given.mark)
 elseif what == 'mark_seen' then
   -- The `marks`, as above, and `call`, a random word that identifies the call, which can be repeated after a lost reply. Returns how many
