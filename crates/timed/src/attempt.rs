@@ -68,6 +68,9 @@ impl Attempts {
         // set cancels it.
         let mut handler = JoinSet::new();
         handler.spawn((self.handler)(task));
+        // Of an idle runtime this thread may be the one that serves timers and sockets, and it runs what it spawned last by itself, without
+        // waking another thread. A second task wakes one, which serves them where the handler blocks this thread.
+        tokio::spawn(std::future::ready(()));
         let result = tokio::select! {
             biased;
             result = handler.join_next() => result,

@@ -1,6 +1,6 @@
 //! `TaskRun::time_limit`: handlers that hang or block their thread; what the log has of handlers that fail.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,21 +46,8 @@ async fn handlers_that_hang_fail_and_leave_their_places<R: RedisServer>() {
     w.own.close();
 }
 
-/// Keeps the idle threads of the runtime awake, as other work of a process does: of an idle runtime the blocked thread may be the one that
-/// polls sockets and timers. Dropped, it ends.
-fn other_work() -> Sender<()> {
-    let (end, ended) = channel();
-    let runtime = tokio::runtime::Handle::current();
-    std::thread::spawn(move || {
-        while ended.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
-            runtime.spawn(std::future::ready(()));
-        }
-    });
-    end
-}
-
 async fn a_handler_that_blocks_its_thread_stops_the_claims_of_its_runner<R: RedisServer>() {
-    let (w, log, _other_work) = (World::new::<R>().await, Log::start(), other_work());
+    let (w, log) = (World::new::<R>().await, Log::start());
     let kind = &format!("blocks {}", w.own.prefix);
     let calls = Calls::default();
     let (release, gate) = channel::<()>();
@@ -70,7 +57,7 @@ async fn a_handler_that_blocks_its_thread_stops_the_claims_of_its_runner<R: Redi
         noted.note(task.value);
         async move {
             if task.value == 0 {
-                let _ = gate.lock().unwrap().recv();
+                let _ = gate.lock().unwrap().recv_timeout(60 * SECOND);
             }
             Ok(())
         }

@@ -272,7 +272,9 @@ where
     operator.nodes().await.unwrap();
     operator.open_alerts(10).await.unwrap();
     operator.groups(&Filter::dead_letters()).await.unwrap();
-    for found in operator.examine().await.iter().filter(|found| ["migrations", "indexes", "objects"].contains(&found.check)) {
+    for found in
+        operator.examine().await.iter().filter(|found| ["migrations", "indexes", "objects"].contains(&found.check))
+    {
         assert!(found.severity < Severity::Warning, "{found:?}");
     }
     for view in ["notify_pending", "notify_done", "notify_error"] {
