@@ -32,6 +32,7 @@ pub mod own_limits;
 pub mod purging;
 pub mod responding;
 pub mod retiming;
+pub mod retrying;
 pub mod series;
 pub mod settling;
 pub mod silencing;
@@ -333,6 +334,7 @@ macro_rules! suite {
                 retiming_many_takes_steps_and_each_once,
                 retiming_changes_only_what_is_as_it_was_seen,
                 a_definition_that_cannot_be_followed_is_not_retimed;
+            retrying: retry_of_a_notice_that_waits_begins_a_new_message;
         }
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {

@@ -91,6 +91,10 @@ pub struct AttemptRecord {
     /// What the receiver answered, if the handler reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
+    /// True if an operator retried the notice while it waited after this attempt. The next one is then a new message for a broker that
+    /// drops copies by an id ([`crate::message_id`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
 }
 
 /// How many attempts the column `errors` keeps.
@@ -111,6 +115,7 @@ impl AttemptRecord {
             error_type: None,
             message: clean_text(message, MESSAGE_LIMIT),
             response: None,
+            retried: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An operator's verbs on a notice and their effect: [`decide`] is pure, stores apply it.
+//! An operator's verbs on a notice and their effect: [`decide`] and [`errors_of_retry`] are pure, stores apply what they return.
 //!
 //! | | not sent, failed | being sent | awaiting | dead letter, cancelled | succeeded |
 //! |---|---|---|---|---|---|
@@ -190,6 +190,18 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: DateTime<Utc>) -> Result<
             Ok(Change::Retime { at: (*at).clamp(DateTime::UNIX_EPOCH, time_from_millis(LATEST_TIME)) })
         }
     }
+}
+
+/// Returns the list of errors that the store writes with an applied `verb`, if it changes: of a failed notice that is retried, the last
+/// attempt is marked. Its message may be stored by a broker that drops copies, and a person asks for another delivery
+/// ([`crate::message_id`]). A reschedule only moves the delivery that is due anyway.
+pub fn errors_of_retry(notice: &NoticeRecord, verb: &Verb) -> Option<String> {
+    if notice.status != Status::Failed || !matches!(verb, Verb::Retry | Verb::RetryBeyondLast { .. }) {
+        return None;
+    }
+    let mut errors = notice.errors.clone();
+    errors.last_mut().filter(|last| !last.retried)?.retried = true;
+    serde_json::to_string(&errors).ok()
 }
 
 /// Returns the audit detail of a verb: the state of the notice before, and the request.

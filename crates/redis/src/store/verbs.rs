@@ -8,7 +8,7 @@ use solid_notify_core::StoreError;
 use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
 use solid_notify_core::limit::{CLOSE_CIRCUIT, close};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail, errors_of_retry};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb, SliceOfStep};
 
 use super::given::{self, SeenStep, StepVerb, Target, Text};
@@ -32,7 +32,8 @@ impl RedisStore {
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));
             let audit = Some(codec::audit_text(&entry));
-            match self.carry_out(&stored, status, verb_of(&change), audit).await?.as_str() {
+            let errors = errors_of_retry(&record, verb);
+            match self.carry_out(&stored, status, verb_of(&change), errors, audit).await?.as_str() {
                 "done" => return Ok(change.result()),
                 "conflict" => {}
                 taken => return Ok(VerbResult::DedupeKeyTaken(taken.parse().unwrap_or_default())),
@@ -50,10 +51,11 @@ impl RedisStore {
         stored: &Stored,
         status: Status,
         verb: given::Verb,
+        errors: Option<String>,
         audit: Option<String>,
     ) -> Result<String, StoreError> {
         let (member, fence, score) = (member(stored.id), Text(stored.fence()), stored.score.as_str());
-        let change = given::Change::One { member, status: status.into(), fence, score, verb, audit };
+        let change = given::Change::One { member, status: status.into(), fence, score, verb, errors, audit };
         self.run(&CHANGE, stored.def_id, &change, "changing a notice").await
     }
 
@@ -126,7 +128,7 @@ impl RedisStore {
                     return Ok(answered);
                 }
                 let late = given::Verb::Late { text: ACKED_LATE.to_owned() };
-                if self.carry_out(&stored, status, late, audit).await? == "done" {
+                if self.carry_out(&stored, status, late, None, audit).await? == "done" {
                     return Ok(AckResult::DeadLetterAcked);
                 }
                 continue;
@@ -135,7 +137,8 @@ impl RedisStore {
                 OfLive::Nothing(answered) => return Ok(answered),
                 OfLive::End(settle) => self.settle_once(&settle, audit.as_deref()).await?,
                 OfLive::Fail(errors) => {
-                    self.carry_out(&stored, status, given::Verb::Refuse { text: errors }, audit).await? == "done"
+                    let refuse = given::Verb::Refuse { text: errors };
+                    self.carry_out(&stored, status, refuse, None, audit).await? == "done"
                 }
             };
             if done {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
-use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail, errors_of_retry};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb, Target};
 
 use crate::add::statements::{AddStatements, Duplicate};
@@ -42,6 +42,7 @@ statements! {
     retime_step,
     recount,
     rewrite,
+    rewrite_errors,
 }
 
 /// The columns of a live notice.
@@ -103,6 +104,7 @@ impl VerbStatements {
                 "UPDATE notify_msg SET failures = $3, crashes = $4, next_call_time = {now}, blocked_since = NULL WHERE id = $2"
             )),
             rewrite: statement(format!("UPDATE notify_msg SET param = {} WHERE id = $2", kind.to_json("$3"))),
+            rewrite_errors: statement(format!("UPDATE notify_msg SET errors = {} WHERE id = $2", kind.to_json("$3"))),
         }
     }
 }
@@ -148,6 +150,10 @@ pub(crate) async fn change<DB: Dialect>(
         Err(answer) => answer,
     };
     if answer.is_applied() {
+        if let Some(errors) = errors_of_retry(&notice, verb) {
+            let statement = &VerbStatements::of(DB::KIND).rewrite_errors;
+            update::<DB>(&mut tx, now, statement, id, errors.as_str().into()).await?;
+        }
         let mut entry = AuditEntry::new(time, who, verb.act());
         (entry.def_id, entry.notice_id) = (Some(notice.def_id), Some(id));
         entry.detail = Some(detail(&notice, verb));

@@ -10,7 +10,7 @@ use solid_notify_core::error::StoreError;
 use solid_notify_core::finding::Finding;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::NO_CLASS;
-use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail, errors_of_retry};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, Authority, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed,
@@ -161,6 +161,9 @@ impl OperateStore for MemoryStore {
             Ok(change) => state.carry_out(&record, &change, now),
         };
         if result.is_applied() {
+            if let (Some(errors), Some(live)) = (errors_of_retry(&record, verb), state.live.get_mut(&id)) {
+                live.notice.errors = Some(errors);
+            }
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));

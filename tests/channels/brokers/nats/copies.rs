@@ -144,3 +144,30 @@ async fn dead_letter_that_an_operator_retries_reaches_the_consumer() {
     assert_eq!(messages(&stream).await, 3);
     context.delete_stream(&name).await.unwrap();
 }
+
+#[tokio::test]
+async fn retry_of_a_waiting_notice_by_an_operator_reaches_the_consumer() {
+    for is_retried in [true, false] {
+        let url = server_url("NATS_URL");
+        let ((context, stream, name), (proxy, proxied)) = (stream(&url, |_| ()).await, proxied(&url).await);
+        let mut sending = Sending::start(channel(), &proxied).await;
+        sending.timeout = "1s";
+        let definition = NotifyDef::new("order").retry_rules(r#"{ "timeout": "1h" }"#);
+        sending.define_as(definition, json!({ "subject": format!("{name}.x") })).await;
+        let id = sending.add_in(Weather::Stall, "timeout", &proxy).await;
+        proxy.set(Weather::Fair);
+        eventually("the first message arrives", async || messages(&stream).await == 2).await;
+        let alice = sending.outbox.operator("alice");
+        let (response, stored) = if is_retried {
+            alice.retry(id).await.unwrap();
+            ("stored", 3)
+        } else {
+            alice.reschedule(id, Utc::now()).await.unwrap();
+            ("duplicate", 2)
+        };
+        sending.succeeds_with(id, response).await;
+        assert_eq!(messages(&stream).await, stored);
+        context.delete_stream(&name).await.unwrap();
+        sending.sweeper.shutdown().await;
+    }
+}

@@ -118,6 +118,9 @@ pub(super) enum Change<'a> {
         score: &'a str,
         #[serde(flatten)]
         verb: Verb,
+        /// The new list of errors, if that changes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        errors: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         audit: Option<String>,
     },

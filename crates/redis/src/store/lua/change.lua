@@ -48,8 +48,8 @@ local function retime(member, due)
 end
 
 if what == 'one' then
-  -- The `member`; its status, fence and time as read: `status`, `fence`, `score`; the `verb`, its `text`, its `time`, its `failures` and `crashes`; the `audit`
-  -- entry, if any.
+  -- The `member`; its status, fence and time as read: `status`, `fence`, `score`; the `verb`, its `text`, its `time`, its `failures` and `crashes`; the new
+  -- `errors` and the `audit` entry, if any.
   local member, verb, word = given.member, given.verb, given.text
   local status, fence = fields(member, 'status', 'fence')
   if status ~= given.status or fence ~= given.fence or redis.call('ZSCORE', status_set(status), member) ~= given.score then
@@ -79,6 +79,7 @@ if what == 'one' then
     -- awaiting_ack
     enter(member, '4', now)
   end
+  if given.errors then redis.call('HSET', notice_key(member), 'errors', given.errors) end
   if given.audit then write_audit(key('audit'), given.audit) end
   return 'done'
 elseif what == 'step' then
