@@ -44,6 +44,7 @@ pub(crate) struct Attempts {
     pub(crate) handler: Handler,
     pub(crate) lease: TaskLease,
     pub(crate) time_limit: Duration,
+    pub(crate) max_retry_in: Duration,
     pub(crate) retry_delay: Box<dyn Fn(u64) -> Duration + Send + Sync>,
     /// How many handlers go on although they were cancelled.
     pub(crate) stuck: watch::Sender<usize>,
@@ -129,13 +130,16 @@ impl Attempts {
 
     /// Turns the end of a handler into an outcome. It has none if it was cancelled. The log has no text of the handler, which may quote a value.
     fn judge(&self, id: &str, tries: u64, result: Option<Result<TaskResult, JoinError>>) -> TaskOutcome {
-        let failure = match result.map(|result| result.map_err(JoinError::try_into_panic)) {
+        let mut failure = match result.map(|result| result.map_err(JoinError::try_into_panic)) {
             Some(Ok(Ok(()))) => return TaskOutcome::Finish,
             Some(Ok(Err(failure))) => failure,
             Some(Err(Ok(panic))) => TaskFailure::panicked(panic),
             Some(Err(Err(_))) | None => return TaskOutcome::Release,
         };
         tracing::warn!(kind = %self.kind, id, tries, error = failure.error_type(), "a timed task failed");
+        if let Some(asked) = failure.cut(self.max_retry_in) {
+            tracing::warn!(kind = %self.kind, id, ?asked, most = ?self.max_retry_in, "a timed task asked for a later retry than it gets");
+        }
         failure.judged(tries, &self.lease, &self.retry_delay)
     }
 

@@ -47,7 +47,7 @@ impl TaskFailure {
         Self::new(Next::Retry, error)
     }
 
-    /// Retries after `delay`. The last try makes the task dead.
+    /// Retries after `delay`, at most after [`crate::TaskRun::max_retry_in`]. The last try makes the task dead.
     pub fn retry_in(delay: Duration, error: impl Into<BoxError>) -> Self {
         Self::new(Next::RetryIn(delay), error)
     }
@@ -55,6 +55,14 @@ impl TaskFailure {
     /// Makes the task dead at once, because no try can succeed.
     pub fn give_up(error: impl Into<BoxError>) -> Self {
         Self::new(Next::GiveUp, error)
+    }
+
+    /// Makes a delay that the handler has set no longer than `longest`, and returns the one that it asked for if that was longer.
+    pub(crate) fn cut(&mut self, longest: Duration) -> Option<Duration> {
+        let Next::RetryIn(delay) = &mut self.next else { return None };
+        let asked = *delay;
+        *delay = asked.min(longest);
+        (asked > longest).then_some(asked)
     }
 
     /// Puts the task aside, because its value cannot be read.
@@ -173,6 +181,20 @@ mod tests {
         assert_eq!(outcome(TaskFailure::aside("{".to_owned()), 3), TaskOutcome::Aside("{".to_owned()));
         let any = TaskFailure::retry("busy").outcome(1000, &TaskLease::of(SECOND), |_| SECOND);
         assert_eq!(any, TaskOutcome::Retry(SECOND.into()));
+    }
+
+    #[test]
+    fn a_delay_that_a_handler_sets_has_a_cap() {
+        let lease = TaskLease::of(SECOND);
+        for (wish, cut, delay) in [(9, None, 9), (10, None, 10), (11, Some(11), 10)] {
+            let mut failure = TaskFailure::retry_in(wish * SECOND, "busy");
+            assert_eq!(failure.cut(10 * SECOND), cut.map(|asked| asked * SECOND));
+            let outcome = failure.outcome(1, &lease, |_| SECOND);
+            assert_eq!(outcome, TaskOutcome::Retry((delay * SECOND).into()));
+        }
+        let mut failure = TaskFailure::retry("busy");
+        assert_eq!(failure.cut(Duration::ZERO), None);
+        assert_eq!(failure.outcome(1, &lease, |_| SECOND), TaskOutcome::Retry(SECOND.into()));
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::model::{ClaimedTask, TaskLease};
 use crate::names::check_kind;
 use crate::tasks::{TimedTasks, undecodable_reason};
 
+/// The longest delay of [`TaskFailure::retry_in`] by default, as of a notice.
+const LONGEST_RETRY_IN: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long a shutdown takes at most in addition to the grace period.
 const CLEANUP: Duration = Duration::from_secs(10);
 
@@ -72,6 +75,7 @@ impl TimedTasks {
             lease: TaskLease::of(Duration::from_secs(30)).max_tries(4),
             time_limit: Duration::from_secs(30),
             retry_delay: Box::new(default_delay),
+            max_retry_in: LONGEST_RETRY_IN,
             stuck: watch::Sender::new(0),
         };
         let (poll, grace) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -125,6 +129,13 @@ impl TaskRun {
     /// 4 s and so on, up to a minute.
     pub fn retry_delay(mut self, delay: impl Fn(u64) -> Duration + Send + Sync + 'static) -> Self {
         self.attempts.retry_delay = Box::new(delay);
+        self
+    }
+
+    /// Sets the longest delay that [`TaskFailure::retry_in`] gets; a day by default, so that a wrong value, such as one of a receiver, does not
+    /// delay a task for years. A longer one is cut, and logged.
+    pub fn max_retry_in(mut self, longest: Duration) -> Self {
+        self.attempts.max_retry_in = longest;
         self
     }
 

@@ -100,16 +100,17 @@ async fn failed_tasks_are_retried_and_the_last_try_makes_them_dead<R: RedisServe
             match task.value {
                 0 => Err("busy".into()),
                 1 => panic!("out of order"),
-                2 => Err(TaskFailure::retry_in(10 * SECOND, "later")),
+                2 => Err(TaskFailure::retry_in(Duration::MAX, "later")),
                 _ => Err(TaskFailure::give_up("no such number")),
             }
         }
     };
     let run = w.run(handler).lease(TaskLease::of(60 * SECOND).max_tries(3));
+    let run = run.max_retry_in(10 * SECOND);
     let runner = run.retry_delay(|tries| 4 * SECOND * u32::try_from(tries).unwrap()).start().unwrap();
     w.tasks.add_batch(KIND, (0..4).map(|n| (Duration::ZERO, n))).await.unwrap();
     w.has(3, 0, 1).await;
-    // Both retries of 0 and 1 come after 4 s and 8 s, those of 2 after 10 s.
+    // Both retries of 0 and 1 come after 4 s and 8 s, those of 2 after 10 s, the most.
     for (seconds, calls, dead) in [(4, 6, 1), (6, 7, 1), (2, 9, 3), (8, 10, 4)] {
         assert!(tries.count() < calls);
         w.own.clock.advance(SECOND * seconds);
