@@ -43,6 +43,7 @@ pub(crate) const PARTS: [Part; 17] = [
             for suite in SUITES.iter().filter(|suite| suite.has_turns()) {
                 steps.step(suite.name, || suite_on_all_stores(selection, suite.name));
             }
+            steps.step("ended notices", || beside_ended_notices(selection));
         },
     },
     Part { name: "newest", run: |_, steps| _ = steps.step("newest servers", newest) },
@@ -155,6 +156,16 @@ fn mutants_of_part<const PART: usize>(selection: &Selection, steps: &mut Steps) 
 /// Runs ten times as many schedules as the tests do.
 fn schedules() -> Result<StepResult> {
     step::command(cargo(&["test", "--package", "solid-notify-tests-schedules"]).env("SCHEDULES", "20000"))
+}
+
+/// Compares what claims read without ended notices and beside a million of them.
+fn beside_ended_notices(selection: &Selection) -> Result<StepResult> {
+    let provided = provide(selection)?;
+    let mut ended =
+        cargo(&["test", "--package", "solid-notify-tests-stores", "--test", "stores", "--", "plans::ended::"]);
+    ended.env("ENDED_NOTICES", "1000000");
+    provided.describe_to(&mut ended);
+    step::command(&mut ended)
 }
 
 /// Fifty timetables near each change of the clocks, in every zone.

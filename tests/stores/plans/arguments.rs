@@ -120,7 +120,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
         "lock_to_revive" | "lock_to_purge" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
-        "retime" | "rewrite" | "nack" | "ack_late" => vec![list(&["777", "'5'"])],
+        "retime" | "rewrite" | "rewrite_errors" | "nack" | "ack_late" => vec![list(&["777", "'5'"])],
         "recount" => vec![list(&["777", "1", "0"])],
         "note_progress" => vec![list(&["777", "1", "'{}'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),

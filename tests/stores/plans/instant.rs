@@ -39,9 +39,14 @@ async fn page_of_notices_due_at_one_instant_reads_few_rows<D: Database<Db: Count
     db.close().await;
 }
 
-/// Runs a statement, and counts the entries of indexes and the rows that it reads.
-trait Counts: Plans {
+/// Runs a statement, and counts what it reads.
+pub(super) trait Counts: Plans {
+    /// The entries of indexes and the rows.
     async fn rows_read(conn: &mut Self::Connection, sql: &str) -> u64;
+
+    /// All that it reads, in the finest unit of the server: buffers (PostgreSQL), entries and rows of each kind of access (MySQL), operations
+    /// (SQLite).
+    async fn read(conn: &mut Self::Connection, sql: &str) -> u64;
 }
 
 /// The first column of each row.
@@ -59,6 +64,13 @@ impl Counts for sqlx::Postgres {
             serde_json::from_str(&texts!(conn, format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}"))[0]).unwrap();
         of_plan(&plan[0]["Plan"])
     }
+
+    async fn read(conn: &mut Self::Connection, sql: &str) -> u64 {
+        let plan: Value =
+            serde_json::from_str(&texts!(conn, format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"))[0]).unwrap();
+        let buffers = |name: &str| plan[0]["Plan"][name].as_u64().unwrap();
+        buffers("Shared Hit Blocks") + buffers("Shared Read Blocks")
+    }
 }
 
 /// The rows that the scans of a plan have read, those included that a filter left out.
@@ -71,24 +83,37 @@ fn of_plan(node: &Value) -> u64 {
 
 impl Counts for sqlx::MySql {
     async fn rows_read(conn: &mut Self::Connection, sql: &str) -> u64 {
-        // MariaDB and MySQL have the counters in different schemas.
-        let is_mariadb = texts!(conn, "SELECT version()")[0].contains("MariaDB");
-        let schema = if is_mariadb { "information_schema" } else { "performance_schema" };
-        let counters = format!(
-            "SELECT CAST(CAST(sum(variable_value) AS signed) AS char) FROM {schema}.session_status
-             WHERE variable_name IN ('Handler_read_next', 'Handler_read_prev', 'Handler_read_key')"
-        );
-        let count = async |conn: &mut Self::Connection| texts!(conn, counters)[0].parse::<u64>().unwrap();
-        let begin = count(conn).await;
-        let beside = count(conn).await - begin;
-        _ = texts!(conn, sql);
-        count(conn).await - begin - 2 * beside
+        handled(conn, sql, "IN ('Handler_read_next', 'Handler_read_prev', 'Handler_read_key')").await
     }
+
+    async fn read(conn: &mut Self::Connection, sql: &str) -> u64 {
+        handled(conn, sql, "LIKE 'Handler_read%'").await
+    }
+}
+
+/// Sums the counters of the session with these names.
+async fn handled(conn: &mut sqlx::MySqlConnection, sql: &str, names: &str) -> u64 {
+    // MariaDB and MySQL have the counters in different schemas.
+    let is_mariadb = texts!(conn, "SELECT version()")[0].contains("MariaDB");
+    let schema = if is_mariadb { "information_schema" } else { "performance_schema" };
+    let counters = format!(
+        "SELECT CAST(CAST(sum(variable_value) AS signed) AS char) FROM {schema}.session_status
+             WHERE variable_name {names}"
+    );
+    let count = async |conn: &mut sqlx::MySqlConnection| texts!(conn, counters)[0].parse::<u64>().unwrap();
+    let begin = count(conn).await;
+    let beside = count(conn).await - begin;
+    _ = texts!(conn, sql);
+    count(conn).await - begin - 2 * beside
 }
 
 impl Counts for sqlx::Sqlite {
     /// SQLite counts the operations of its machine. A displayed row takes about a hundred of them, and each row that a search passes over some.
     async fn rows_read(conn: &mut Self::Connection, sql: &str) -> u64 {
+        Self::read(conn, sql).await / OPERATIONS
+    }
+
+    async fn read(conn: &mut Self::Connection, sql: &str) -> u64 {
         let operations = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&operations);
         conn.lock_handle().await.unwrap().set_progress_handler(1, move || {
@@ -97,7 +122,7 @@ impl Counts for sqlx::Sqlite {
         });
         _ = texts!(conn, sql);
         conn.lock_handle().await.unwrap().remove_progress_handler();
-        operations.load(Ordering::Relaxed) / OPERATIONS
+        operations.load(Ordering::Relaxed)
     }
 }
 

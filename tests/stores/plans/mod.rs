@@ -5,6 +5,7 @@
 mod access;
 mod arguments;
 mod audit;
+mod ended;
 mod instant;
 mod narrow;
 
@@ -289,35 +290,50 @@ async fn batches_find_their_rows_by_their_ids_in_small_tables<D: Database<Db = s
 
 /// 100,000 live notices and 100,000 ended ones, of definitions of very different sizes.
 async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
-    db.sql("CREATE TABLE digit (d integer)").await;
-    db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
-    let numbers = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n
-                    FROM digit a, digit b, digit c, digit e, digit f) AS numbers";
-    let def_id = "CASE WHEN n % 100 < 60 THEN 1 WHEN n % 100 < 90 THEN 2 WHEN n % 100 < 99 THEN 3 ELSE 4 END";
-    let key = D::Db::as_text("n");
-    let (due, past) = (D::Db::seconds_from_now("n - 50000"), D::Db::seconds_from_now("-n"));
+    add_live(db).await;
+    add_ended(db, 0, NUMBERS).await;
+    let (key, past) = (D::Db::as_text("n"), D::Db::seconds_from_now("-n"));
     db.sql(&format!(
-        "INSERT INTO notify_msg (def_id, param, status, next_call_time, ordering_key, dedupe_key, tag)
-         SELECT {def_id}, '{{}}', CASE WHEN n % 997 = 0 THEN 5 WHEN n % 7 = 0 THEN 4 WHEN n % 2 = 0 THEN 2 ELSE 0 END, {due},
-                CASE WHEN n % 997 = 0 OR n % 7 = 0 THEN NULL WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END,
-                CASE WHEN n % 10 = 3 THEN {key} END, CASE WHEN n % 10 = 4 THEN 'one tag' WHEN n % 10 = 5 THEN {key} END
-         FROM {numbers}"
+        "INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)
+         SELECT 'warehouse', 'shop', {key}, {past} FROM {NUMBER}"
     ))
     .await;
+}
+
+/// How many numbers `NUMBER` has.
+const NUMBERS: u64 = 100_000;
+const NUMBER: &str = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n
+                       FROM digit a, digit b, digit c, digit e, digit f) AS numbers";
+const DEF_ID: &str = "CASE WHEN n % 100 < 60 THEN 1 WHEN n % 100 < 90 THEN 2 WHEN n % 100 < 99 THEN 3 ELSE 4 END";
+
+/// 100,000 live notices.
+async fn add_live<D: Database<Db: Plans>>(db: &TestDb<D>) {
+    db.sql("CREATE TABLE digit (d integer)").await;
+    db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
+    let (key, due) = (D::Db::as_text("n"), D::Db::seconds_from_now("n - 50000"));
+    db.sql(&format!(
+        "INSERT INTO notify_msg (def_id, param, status, next_call_time, ordering_key, dedupe_key, tag)
+         SELECT {DEF_ID}, '{{}}', CASE WHEN n % 997 = 0 THEN 5 WHEN n % 7 = 0 THEN 4 WHEN n % 2 = 0 THEN 2 ELSE 0 END, {due},
+                CASE WHEN n % 997 = 0 OR n % 7 = 0 THEN NULL WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END,
+                CASE WHEN n % 10 = 3 THEN {key} END, CASE WHEN n % 10 = 4 THEN 'one tag' WHEN n % 10 = 5 THEN {key} END
+         FROM {NUMBER}"
+    ))
+    .await;
+}
+
+/// So many ended notices, at most 100,000, after this many others.
+async fn add_ended<D: Database<Db: Plans>>(db: &TestDb<D>, others: u64, count: u64) {
+    let (key, past, first) = (D::Db::as_text("n"), D::Db::seconds_from_now("-n"), 200_000 + others);
     db.sql(&format!(
         "INSERT INTO notify_msg_history
              (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class, error_group, ordering_key,
               dedupe_key, tag)
-         SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
+         SELECT {first} + n, {DEF_ID}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
                 1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END,
                 CASE WHEN n % 3 = 1 THEN n % 50 END,
                 CASE WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END, CASE WHEN n % 10 = 3 THEN {key} END,
                 CASE WHEN n % 10 = 4 THEN 'one tag' WHEN n % 10 = 5 THEN {key} END
-         FROM {numbers}"
-    ))
-    .await;
-    db.sql(&format!(
-        "INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen) SELECT 'warehouse', 'shop', {key}, {past} FROM {numbers}"
+         FROM {NUMBER} WHERE n < {count}"
     ))
     .await;
 }

@@ -5,6 +5,7 @@ mod account;
 mod acks;
 mod damage;
 mod encryption;
+mod ended;
 mod examine;
 mod failover;
 mod forwarding;
