@@ -4920,6 +4920,11 @@ UPDATE notify_msg SET
   param = $3::json
 WHERE id = $2;
 
+-- rewrite_errors
+UPDATE notify_msg SET
+  errors = $3::json
+WHERE id = $2;
+
 -- add_own
 INSERT INTO notify_msg (def_id, param, tag, create_time, next_call_time)
 VALUES (

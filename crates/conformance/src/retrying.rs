@@ -39,7 +39,7 @@ pub async fn retry_of_a_notice_that_waits_begins_a_new_message(b: &dyn Backend) 
     assert!(alice.is_on_last_try(id).await.unwrap());
     assert_eq!(alice.retry(id).await.unwrap(), VerbResult::Applied);
     assert_eq!(b.message_of_next(def_id, Status::Failed, Duration::ZERO).await, 5, "a failure less counts");
-    assert_eq!(b.message_of_next(def_id, Status::Failed, wait).await, 5, "nobody asked for another one");
+    assert_eq!(b.message_of_next(def_id, Status::Failed, wait).await, 5, "this retry is by the interval");
     let marks: Vec<_> = b.record(id).await.errors.iter().map(|record| (record.fence, record.retried)).collect();
     assert_eq!(marks, [(1, false), (2, true), (3, true), (4, true), (5, false), (6, false)]);
 }

@@ -105,8 +105,7 @@ async fn failed_tasks_are_retried_and_the_last_try_makes_them_dead<R: RedisServe
             }
         }
     };
-    let run = w.run(handler).lease(TaskLease::of(60 * SECOND).max_tries(3));
-    let run = run.max_retry_in(10 * SECOND);
+    let run = w.run(handler).lease(TaskLease::of(60 * SECOND).max_tries(3)).max_retry_in(10 * SECOND);
     let runner = run.retry_delay(|tries| 4 * SECOND * u32::try_from(tries).unwrap()).start().unwrap();
     w.tasks.add_batch(KIND, (0..4).map(|n| (Duration::ZERO, n))).await.unwrap();
     w.has(3, 0, 1).await;
