@@ -13,7 +13,11 @@ use test_support::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, run};
 
-on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed, ack_or_nack_needs_a_transaction,);
+on_each_database!(
+    a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed,
+    a_transaction_that_raw_sql_has_committed_is_reported_as_lost,
+    ack_or_nack_needs_a_transaction,
+);
 
 fn is_lost(result: Result<(), Error>) -> bool {
     matches!(result, Err(Error::TransactionLost { .. }))
@@ -32,7 +36,8 @@ async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Da
     let added = scene.work(&mut tx, 1).await;
     let ran = hook(&mut tx);
     run::<D>(&mut tx, "ROLLBACK").await.unwrap();
-    tx.commit().await.unwrap_err();
+    let committed = tx.commit().await;
+    assert!(matches!(committed, Err(Error::TransactionLost { .. })), "{committed:?}");
     assert!(!ran.load(Ordering::Relaxed));
     assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
     // The connection still works.
@@ -40,6 +45,19 @@ async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Da
     scene.work(&mut tx, 2).await;
     tx.commit().await.unwrap();
     scene.ends_with(&[2]).await;
+}
+
+/// Its hooks do not run, because the library does not know what raw SQL has done. The sweep finds the notice.
+async fn a_transaction_that_raw_sql_has_committed_is_reported_as_lost<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::swept(1).await;
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    run::<D>(&mut tx, "COMMIT").await.unwrap();
+    let committed = tx.commit().await;
+    assert!(matches!(committed, Err(Error::TransactionLost { .. })), "{committed:?}");
+    assert!(!ran.load(Ordering::Relaxed));
+    scene.ends_with(&[1]).await;
 }
 
 /// It has several steps, which must not be committed one by one.

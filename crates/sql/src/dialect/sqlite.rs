@@ -52,8 +52,15 @@ impl Dialect for Sqlite {
     }
 
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
-        // SQLite itself fails a COMMIT without a transaction (with the generic code 1).
-        Box::pin(async move { tx.commit().await.map(|()| Committed::Yes) })
+        Box::pin(async move {
+            match tx.commit().await {
+                Ok(()) => Ok(Committed::Yes),
+                // SQLite itself fails a COMMIT without a transaction. A constraint, another writer and the disk have codes of their own; only a
+                // virtual table may fail with this one, and SQLite rolls the transaction back then.
+                Err(sqlx::Error::Database(error)) if code(error.as_ref()) == ERROR => Ok(Committed::Lost),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
@@ -75,6 +82,8 @@ impl Dialect for Sqlite {
     }
 }
 
+/// `SQLITE_ERROR`, the generic code.
+const ERROR: u32 = 1;
 /// `SQLITE_FULL`.
 const FULL: u32 = 13;
 
