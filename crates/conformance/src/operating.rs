@@ -364,7 +364,8 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let at = b.clock().now() + SECOND;
     let (last_class, last_error) =
         (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
-    let retry = Why::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
+    let retry =
+        Why::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default(), problem: None };
     assert_eq!(alice.explain(first).await.unwrap().why, retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
     assert_eq!(

@@ -82,6 +82,8 @@ pub enum Why {
         tries: i64,
         /// Its own limits. One that is expired when it is due becomes a dead letter then.
         own: OwnLimits,
+        /// As of [`Self::NotDueUntil`].
+        problem: Option<String>,
     },
     /// It is due, and has expired: the next sweep makes it a dead letter.
     Expired {
@@ -209,6 +211,7 @@ impl Why {
             return Self::OutOfTries { tries, at: next };
         }
         if next > around.now {
+            let problem = around.nodes.iter().find_map(|node| node.refuses(row.id)).map(str::to_owned);
             return match notice.status {
                 Status::Failed => Self::RetryAt {
                     at: next,
@@ -217,11 +220,9 @@ impl Why {
                     response: last_response(notice),
                     tries,
                     own: notice.own,
+                    problem,
                 },
-                _ => {
-                    let problem = around.nodes.iter().find_map(|node| node.refuses(row.id)).map(str::to_owned);
-                    Self::NotDueUntil { at: next, own: notice.own, problem }
-                }
+                _ => Self::NotDueUntil { at: next, own: notice.own, problem },
             };
         }
         if let (true, nodes @ 1..) = (*has_targets, around.nodes.len()) {
@@ -272,6 +273,10 @@ fn answered(f: &mut fmt::Formatter<'_>, response: Option<&Response>) -> fmt::Res
     response.map_or(Ok(()), |response| write!(f, "; its receiver answered {response}"))
 }
 
+fn reported(f: &mut fmt::Formatter<'_>, problem: Option<&str>) -> fmt::Result {
+    problem.map_or(Ok(()), |problem| write!(f, "; a node reports: {problem}"))
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
@@ -309,9 +314,9 @@ impl fmt::Display for Why {
             Self::NotDueUntil { at, own, problem } => {
                 write!(f, "it is not due until {}", rfc3339(*at))?;
                 expiry(f, own, *at)?;
-                problem.as_ref().map_or(Ok(()), |problem| write!(f, "; a node reports: {problem}"))
+                reported(f, problem.as_deref())
             }
-            Self::RetryAt { at, last_class, last_error, response, tries, own } => {
+            Self::RetryAt { at, last_class, last_error, response, tries, own, problem } => {
                 let class = last_class.as_deref().unwrap_or("unknown");
                 write!(f, "it failed ({class}) and is retried at {}", rfc3339(*at))?;
                 if let Some(most) = own.max_tries {
@@ -319,7 +324,8 @@ impl fmt::Display for Why {
                 }
                 expiry(f, own, *at)?;
                 last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))?;
-                answered(f, response.as_ref())
+                answered(f, response.as_ref())?;
+                reported(f, problem.as_deref())
             }
             Self::Expired { since } => {
                 write!(f, "it is due, but expired at {}: the next sweep makes it a dead letter", rfc3339(*since))

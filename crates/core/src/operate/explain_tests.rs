@@ -113,8 +113,6 @@ fn waiting_notice_shows_what_a_node_reports() {
     let mut node = crate::store::Node::new("n", vec!["sync".to_owned()]);
     node.refused = vec![crate::store::RefusedConfig::new(0, problem.to_owned())];
     let (now, later) = (DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH + std::time::Duration::from_secs(60));
-    let mut notice = NoticeRecord::new(7, 0, Status::NotSent, "1".to_owned(), now);
-    notice.next_call_time = Some(later);
     let context = ExplainContext {
         now,
         definition: Some(of(NotifyDef::new("sync"))),
@@ -123,6 +121,14 @@ fn waiting_notice_shows_what_a_node_reports() {
         send_limits: SendLimits::default(),
         sending: 0,
     };
-    let text = format!("it is not due until 1970-01-01T00:01:00.000Z; a node reports: {problem}");
-    assert_eq!(Why::of(&notice, &context).to_string(), text);
+    for (status, begin) in [
+        (Status::NotSent, "it is not due until 1970-01-01T00:01:00.000Z"),
+        (Status::Failed, "it failed (network) and is retried at 1970-01-01T00:01:00.000Z"),
+    ] {
+        let mut notice = NoticeRecord::new(7, 0, status, "1".to_owned(), now);
+        (notice.next_call_time, notice.last_class) = (Some(later), Some("network".to_owned()));
+        let why = Why::of(&notice, &context);
+        assert_eq!(why.to_string(), format!("{begin}; a node reports: {problem}"));
+        assert_eq!(serde_json::to_value(&why).unwrap()["problem"], problem);
+    }
 }
