@@ -151,6 +151,24 @@ mod on_sqlite {
     async fn program_works_on_sqlite() {
         on::<Sqlite>().await;
     }
+
+    /// The table shows its id in place of the name; in JSON the name is empty, and the id is beside it.
+    #[tokio::test]
+    async fn alert_of_a_definition_deleted_by_sql_shows_its_id() {
+        let db = TestDb::<Sqlite>::with_real_clock().await;
+        let program = Program { url: db.pool.connect_options().to_url_lossy().into() };
+        let config = r#"handler_config={"url":"http://127.0.0.1:1/"}"#;
+        let created = program.json(0, &["def", "create", "gone", "handler=webhook", config, "max_retry_times=0"]).await;
+        program.json(0, &["add", "gone", "1"]).await;
+        assert_eq!(program.send().await["dead_letters"], 1);
+        db.sql("DELETE FROM notify_def WHERE name = 'gone'").await;
+        let json = program.json(0, &["alerts", "list"]).await;
+        let id = &created["row"]["id"];
+        assert_eq!((&json[0]["def_id"], &json[0]["definition"]), (id, &"".into()), "{json}");
+        let (_, table, errors) = program.run(&["alerts", "list"]).await;
+        assert!(table.lines().nth(1).is_some_and(|line| line.starts_with(&format!("{id} "))), "{table}{errors}");
+        db.close().await;
+    }
 }
 
 mod on_redis {

@@ -138,6 +138,11 @@ pub(crate) fn cell(value: impl IntoText) -> String {
     value.into_text().filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
+/// Returns the name of a definition, or its id where its row is gone.
+pub(crate) fn definition(name: &str, id: i64) -> String {
+    if name.is_empty() { id.to_string() } else { name.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

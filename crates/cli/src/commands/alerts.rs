@@ -6,7 +6,7 @@ use solid_notify::alert::AlertReason;
 
 use crate::exit::{Exit, Outcome};
 use crate::session::{Session, done_if};
-use crate::table::{Rows, cell, time};
+use crate::table::{self, Rows, cell, time};
 use crate::times;
 
 /// Commands for alerts.
@@ -75,7 +75,8 @@ pub(crate) async fn run(session: &Session, command: Alerts) -> Outcome {
                     };
                     let (suppressed, message) = (alert.suppressed.to_string(), cell(&alert.message));
                     let reason = alert.reason.as_str().to_owned();
-                    rows.row([cell(&alert.definition), reason, cell(alert.since), suppressed, state, message]);
+                    let definition = table::definition(&alert.definition, alert.def_id);
+                    rows.row([definition, reason, cell(alert.since), suppressed, state, message]);
                 }
                 rows.text("no open alerts")
             })?;

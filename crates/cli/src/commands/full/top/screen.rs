@@ -11,6 +11,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState
 
 use super::look::{COLUMNS, Look};
 use crate::output::harmless;
+use crate::table::definition;
 
 /// The order of the definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,8 +127,8 @@ impl Screen {
             (Some(problem), _) => TextLine::from(harmless(problem)).red(),
             (None, Some(alert)) => {
                 let message = alert.message.as_deref().unwrap_or_default();
-                TextLine::from(harmless(&format!("alert: {} {} {message}", alert.definition, alert.reason.as_str())))
-                    .yellow()
+                let definition = definition(&alert.definition, alert.def_id);
+                TextLine::from(harmless(&format!("alert: {definition} {} {message}", alert.reason.as_str()))).yellow()
             }
             (None, None) => TextLine::default(),
         };
