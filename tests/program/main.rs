@@ -11,4 +11,5 @@ mod refusals;
 mod refusing;
 mod serve;
 mod served;
+mod until_idle;
 mod verbs;

@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
-use crate::background::counts;
 use crate::handlers::batch::{Batch, BatchResult, Batching};
 use crate::handlers::erased::{AnyHandler, Closure, Typed, check_by};
 use crate::handlers::handler::{Handler, HandlerResult, Notice};
@@ -254,12 +253,7 @@ impl SweeperBuilder {
     /// # Errors
     /// As [`Self::start`].
     pub async fn run_until_idle(self) -> Result<Tally, StartError> {
-        let sweeper = self.start().await?;
-        sweeper.idle().await;
-        let worker = Arc::clone(&sweeper.worker);
-        let tally = sweeper.shutdown().await;
-        counts::count_all(&worker).await;
-        Ok(tally)
+        Ok(self.start().await?.shutdown_when_idle().await)
     }
 }
 

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use solid_notify_core::store::RefusedConfig;
+
 use crate::sweeper::Sweeper;
 use crate::worker::Worker;
 
@@ -72,6 +74,13 @@ impl SweeperMonitor {
             last_heartbeat: seen.last_heartbeat.map(|at| at.elapsed()),
             shutting_down,
         }
+    }
+
+    /// Returns the definitions of which this sweeper sends nothing, or lets single notices wait, because it refuses `handler_config`, cannot
+    /// decrypt the notices or judge the filter for them, or may not send to the host that their row names. It calls no database. After the end of the
+    /// sweeper it names those of its last two minutes, which the store no longer does: a node that has ended is not in `definitions()`.
+    pub fn refused(&self) -> Vec<RefusedConfig> {
+        self.worker.refused()
     }
 }
 

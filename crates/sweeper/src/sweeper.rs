@@ -152,6 +152,16 @@ impl Sweeper {
         }
     }
 
+    /// Waits until nothing is due, then stops, and counts the notices of all definitions, as
+    /// [`SweeperBuilder::run_until_idle`](crate::SweeperBuilder::run_until_idle) does.
+    pub async fn shutdown_when_idle(self) -> Tally {
+        self.idle().await;
+        let worker = Arc::clone(&self.worker);
+        let tally = self.shutdown().await;
+        counts::count_all(&worker).await;
+        tally
+    }
+
     /// Stops the sweeper: it claims nothing more, waits for running handlers (15 s by default), hands the rest back
     /// uncounted, and stores every outcome. It ends at most 10 s after the grace period, even if a handler or the database
     /// hangs.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::BEAT;
+use solid_notify_core::store::{BEAT, RefusedConfig};
 use solid_notify_core::transition::Event;
 use solid_notify_core::{AnyOutbox, StoreError, Stores, metrics};
 
@@ -114,6 +114,11 @@ impl Worker {
             let seconds = silent.as_secs();
             Some(format!("the sweep of {} hangs: it has shown no sign of life for {seconds} s", self.name_of(def_id)))
         })
+    }
+
+    /// Returns the definitions of which this node sends nothing, or lets single notices wait, and why. Sets the gauges of the latter.
+    pub(crate) fn refused(&self) -> Vec<RefusedConfig> {
+        self.definitions().refused().chain(self.waiting.lasting(self.moment())).collect()
     }
 
     /// Returns the name of a definition for people.

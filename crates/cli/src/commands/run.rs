@@ -6,6 +6,7 @@ use clap::Args;
 use solid_notify::Filter;
 use solid_notify::channels::AllowedNetworks;
 use solid_notify::definition::{SecretRule, SecretRules};
+use solid_notify::operate::RefusedConfig;
 use solid_notify::sweeper::Tally;
 
 use crate::exit::{Exit, Failure, Outcome, TABLES_OR_RIGHTS};
@@ -50,37 +51,48 @@ pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
         let failure = Failure::new(Exit::Failed, error.to_string());
         if error.is_explained() { failure } else { failure.next(TABLES_OR_RIGHTS) }
     };
-    let tally = if run.until_idle {
-        tokio::select! {
-            tally = sweeper.run_until_idle() => tally.map_err(failed)?,
+    if run.until_idle {
+        let sent = async {
+            let running = sweeper.start().await?;
+            let monitor = running.monitor();
+            Ok((running.shutdown_when_idle().await, monitor.refused()))
+        };
+        let (tally, refused) = tokio::select! {
+            sent = sent => sent.map_err(failed)?,
             () = asked_to_stop() => return Err(Failure::new(Exit::Failed, "interrupted: claimed notices are sent again after their leases")),
-        }
+        };
+        session.out.show(&tally, || text(&tally))?;
+        unsent(session, &refused).await
     } else {
         let running = sweeper.start().await.map_err(failed)?;
         if std::io::stderr().is_terminal() {
             output::note(format!("the sweeper {} runs; Ctrl-C stops it", running.node_id()));
         }
         asked_to_stop().await;
-        running.shutdown().await
-    };
-    session.out.show(&tally, || text(&tally))?;
-    if run.until_idle { unsent(session).await } else { Ok(Exit::Done) }
+        let tally = running.shutdown().await;
+        session.out.show(&tally, || text(&tally))?;
+        Ok(Exit::Done)
+    }
 }
 
-/// Reports definitions whose notices this process left alone, because their rows or configurations are wrong.
-async fn unsent(session: &Session) -> Outcome {
+/// Reports definitions whose notices this process left alone, because their rows are invalid, or because it refused them. The store no longer
+/// names its refusals, because its node has ended.
+async fn unsent(session: &Session, refused: &[RefusedConfig]) -> Outcome {
     for state in session.outbox.definitions().await? {
-        let is_wrong = !state.problems.is_empty() || !state.refused_by.is_empty();
+        let refusal = refused.iter().find(|refused| refused.def_id == state.row.id);
+        let is_wrong = !state.problems.is_empty() || refusal.is_some();
         if is_wrong && state.deleted().is_none() {
             let filter = Filter::live().definition(&state.row.name);
             let waiting: u64 = session.operator.counts(&filter).await?.iter().map(|class| class.count.count).sum();
             if waiting > 0 {
                 let name = &state.row.name;
-                return Err(Failure::new(
-                    Exit::Failed,
-                    format!("{waiting} notices of {name} wait, because the definition is wrong"),
-                )
-                .next(format!("`solid-notify def show {name}` says why")));
+                let failed = |text: String| Failure::new(Exit::Failed, text);
+                return Err(match refusal {
+                    // It says whether all of them wait.
+                    Some(refusal) => failed(format!("notices of {name} wait: {}", refusal.problem)),
+                    None => failed(format!("{waiting} notices of {name} wait, because the definition is wrong"))
+                        .next(format!("`solid-notify def show {name}` says why")),
+                });
             }
         }
     }

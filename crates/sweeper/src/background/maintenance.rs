@@ -208,7 +208,7 @@ fn described(worker: &Worker, problems: &Problems) -> Node {
         clock_offset_ms: worker.health.seen().clock_offset_ms,
         problems: problems.node.iter().chain(problems.stuck.values()).cloned().collect(),
         param_keys: worker.outbox.engine().param_cipher().map(|cipher| param_keys(&*cipher)).unwrap_or_default(),
-        refused: worker.definitions().refused().chain(worker.waiting.lasting(worker.moment())).collect(),
+        refused: worker.refused(),
         ..Node::new(&worker.id, handlers)
     }
 }
