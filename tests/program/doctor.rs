@@ -224,7 +224,7 @@ const OF_BOTH: &[Wrong] = &[
     ),
 ];
 
-/// For the sessions of `doctor` it is ten minutes later. Its account is not a superuser, because the server greets none of them.
+/// For the sessions of `doctor` it is ten minutes later. Its account is an ordinary one, because the server sets nothing in sessions of others.
 async fn doctor_finds_an_old_transaction(start: fn() -> anyhow::Result<Server>) {
     let site = Site::start(start).await;
     let mut session = sqlx::MySqlConnection::connect(&site.program.url).await.unwrap();

@@ -198,6 +198,7 @@ fn of_a_sweeper() {
         sweeper.idle().await;
         sweeper.shutdown().await;
         outbox.sweeper().run_until_idle().await.unwrap();
+        outbox.sweeper().start().await.unwrap().shutdown_when_idle().await;
         let test = TestSweeper::start(outbox.sweeper()).await.unwrap();
         test.drain().await;
         test.advance(Duration::ZERO).await;

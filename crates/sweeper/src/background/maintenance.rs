@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(claims().await, 0);
         worker.in_flight.ended(blocked.id, blocked.fence);
         assert!(problems(&worker).stuck.is_empty());
+        worker.reload_definitions().await.unwrap();
         assert_eq!(claims().await, 1);
     }
 }
