@@ -179,10 +179,11 @@ mod on_postgres {
         eventually("they are gone", async || site.finding("bloat").await["severity"] == "fine").await;
     }
 
-    /// For the sessions of `doctor` it is ten minutes later.
+    /// For the sessions of `doctor` it is ten minutes later, and the server is on another machine.
     #[tokio::test]
-    async fn doctor_finds_an_old_transaction_on_private_postgres() {
+    async fn doctor_finds_an_old_transaction_and_no_tls_on_private_postgres() {
         let site = Site::start(postgres::start).await;
+        site.expect("tls", "fine", "local").await;
         let mut session = sqlx::PgConnection::connect(&site.program.url).await.unwrap();
         session.execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
         site.expect("oldest_transaction", "fine", "open for").await;
@@ -190,10 +191,12 @@ mod on_postgres {
             "CREATE SCHEMA later;
              CREATE FUNCTION later.statement_timestamp() RETURNS timestamptz LANGUAGE sql AS
                $$ SELECT pg_catalog.statement_timestamp() + interval '10 minutes' $$;
+             CREATE FUNCTION later.inet_server_addr() RETURNS inet LANGUAGE sql AS $$ SELECT inet '192.0.2.7' $$;
              ALTER DATABASE notify SET search_path = public, later, pg_catalog",
         )
         .await;
         site.expect("oldest_transaction", "warning", "open for 60").await;
+        site.expect("tls", "warning", "not encrypted").await;
         session.execute("ROLLBACK").await.unwrap();
         site.expect("oldest_transaction", "fine", "open for").await;
     }
