@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::value::RawValue;
 use solid_notify::{AnyOutbox, FirstAttempt, NewNotice, NotifyDef, Status};
 use solid_notify_conformance::Backend;
+use solid_notify_core::definition::Definitions;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::store::Edit;
 use test_support::sending::{
@@ -51,18 +52,29 @@ pub async fn target_created_before_the_add_gets_the_notice(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-/// The sweeper knows the definition as one without targets, and another process creates the first one.
+/// The sweeper knows the definitions as some without targets, and another process creates their first ones, by each of the two ways.
 pub async fn first_target_is_followed_by_each_node_when_its_call_returns(b: &dyn Backend) {
-    define(b, order(), &[]).await;
+    define(b, order(), &[NotifyDef::new("bill").handler("order")]).await;
     let calls = Calls::<Call>::default();
     let sweeper = sending(b, &calls, &off()).start().await.unwrap();
     reaches(b, add(b, 1).await, Status::Succeeded).await;
     assert_eq!(got(&calls, 1), ["-"]);
     let engine = Engine::new(b.outbox().engine().stores().clone(), Some(b.clock().clone()));
-    AnyOutbox::over(engine).define_if_missing(target("erp")).await.unwrap();
-    reaches(b, add(b, 2).await, Status::Succeeded).await;
-    eventually("the target gets it", async || !got(&calls, 2).is_empty()).await;
-    assert_eq!(got(&calls, 2), ["erp"]);
+    let (other, created) = (AnyOutbox::over(engine), Definitions::of([NotifyDef::target("bill", "erp")]).unwrap());
+    let add_bill = async || {
+        assert_eq!(other.apply(created).await.unwrap().created.len(), 1);
+        b.add_new(NewNotice::new("bill", serde_json::json!({ "amount": 3 })).unwrap()).await.id()
+    };
+    let add_order = async || {
+        other.define_if_missing(target("erp")).await.unwrap();
+        add(b, 2).await
+    };
+    let (order, bill) = tokio::join!(add_order(), add_bill());
+    for (id, amount) in [(order, 2), (bill, 3)] {
+        reaches(b, id, Status::Succeeded).await;
+        eventually("the target gets it", async || !got(&calls, amount).is_empty()).await;
+        assert_eq!(got(&calls, amount), ["erp"]);
+    }
     sweeper.shutdown().await;
 }
 
