@@ -5,10 +5,10 @@ use std::process::Stdio;
 
 use axum::http::StatusCode;
 use serde_json::Value;
-use sqlx::ConnectOptions;
-use test_support::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
+use test_support::{Database, MariaDb, MySql, Sqlite};
 use tokio::process::Command;
 
+use crate::each_store;
 use crate::verbs::{Program, receiver};
 
 /// Commands that have tests of their own, or no store.
@@ -232,9 +232,7 @@ async fn timed_tasks(walk: &mut Walk, has_them: bool) {
 }
 
 async fn on<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    every_command_works(db.pool.connect_options().to_url_lossy().as_str(), true).await;
-    db.close().await;
+    each_store::on::<D>(async |url| every_command_works(url, true).await).await;
 }
 
 mod on_sqlite {
@@ -251,9 +249,7 @@ mod on_postgres {
 
     #[tokio::test]
     async fn every_command_works_on_postgres() {
-        let db = TestDb::<Postgres>::with_real_clock().await;
-        every_command_works(&crate::verbs::on_postgres::url(&db), true).await;
-        db.close().await;
+        each_store::on_postgres(async |url| every_command_works(url, true).await).await;
     }
 }
 
@@ -275,10 +271,9 @@ mod on_mysql {
     }
 }
 
-/// Its keys have a prefix of their own, because a pause of everything would stop other tests.
+/// A pause of everything stops no other test, because the keys have a prefix of their own.
 async fn on_redis_at(variable: &str) {
-    let url = test_support::databases::server_url(variable);
-    every_command_works(&format!("{url}?prefix=commands_{:016x}", fastrand::u64(..)), false).await;
+    each_store::on_redis_at(variable, async |url| every_command_works(url, false).await).await;
 }
 
 mod on_redis {

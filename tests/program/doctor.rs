@@ -227,7 +227,7 @@ const OF_BOTH: &[Wrong] = &[
     ),
 ];
 
-/// For the sessions of `doctor` it is ten minutes later. Its account is an ordinary one, because the server sets nothing in sessions of others.
+/// For the sessions of `doctor` it is ten minutes later. Its account is an ordinary one, because the server runs `init_connect` for no superuser.
 async fn doctor_finds_an_old_transaction(start: fn() -> anyhow::Result<Server>) {
     let site = Site::start(start).await;
     let mut session = sqlx::MySqlConnection::connect(&site.program.url).await.unwrap();

@@ -5,6 +5,7 @@
 mod commands;
 mod deploy_files;
 mod doctor;
+mod each_store;
 mod health;
 mod logins;
 mod refusals;

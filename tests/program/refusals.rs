@@ -7,13 +7,12 @@ use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::definition::Updated;
 use solid_notify::spi::store::{Edit, Edited};
 use solid_notify::{ConnectedOutbox, NewNotice, NotifyDef, Status};
-use sqlx::ConnectOptions;
-use test_support::databases::server_url;
 use test_support::sending::{eventually, refusal_of};
-use test_support::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
+use test_support::{MariaDb, MySql, Sqlite};
 
+use crate::each_store;
 use crate::served::{Receiver, Served};
-use crate::verbs::{Program, on_postgres::url};
+use crate::verbs::Program;
 
 /// The definitions, each with what the reason for its refusal contains.
 const REFUSED: [(&str, &str); 4] = [
@@ -91,60 +90,56 @@ async fn refused_rows_wait_and_say_why(url: &str) {
     assert!(!receiver.has(3), "no node has its key");
 }
 
-async fn on<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    refused_rows_wait_and_say_why(db.pool.connect_options().to_url_lossy().as_str()).await;
-    db.close().await;
-}
-
-/// With a prefix of its own, because a server is shared.
-async fn on_redis_at(variable: &str) {
-    let url = format!("{}?prefix=program_{:016x}", server_url(variable), fastrand::u64(..));
-    refused_rows_wait_and_say_why(&url).await;
-}
-
 mod on_postgres {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_postgres() {
-        let db = TestDb::<Postgres>::with_real_clock().await;
-        refused_rows_wait_and_say_why(&url(&db)).await;
-        db.close().await;
+        each_store::on_postgres(refused_rows_wait_and_say_why).await;
     }
 }
 
 mod on_mariadb {
+    use super::*;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_mariadb() {
-        super::on::<super::MariaDb>().await;
+        each_store::on::<MariaDb>(refused_rows_wait_and_say_why).await;
     }
 }
 
 mod on_mysql {
+    use super::*;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_mysql() {
-        super::on::<super::MySql>().await;
+        each_store::on::<MySql>(refused_rows_wait_and_say_why).await;
     }
 }
 
 mod on_sqlite {
+    use super::*;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_sqlite() {
-        super::on::<super::Sqlite>().await;
+        each_store::on::<Sqlite>(refused_rows_wait_and_say_why).await;
     }
 }
 
 mod on_redis {
+    use super::*;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_redis() {
-        super::on_redis_at("REDIS_URL").await;
+        each_store::on_redis_at("REDIS_URL", refused_rows_wait_and_say_why).await;
     }
 }
 
 mod on_redis_cluster {
+    use super::*;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn refused_rows_wait_and_say_why_on_redis_cluster() {
-        super::on_redis_at("REDIS_CLUSTER_URL").await;
+        each_store::on_redis_at("REDIS_CLUSTER_URL", refused_rows_wait_and_say_why).await;
     }
 }

@@ -1,11 +1,10 @@
 //! `run --until-idle` on each store, where the rows of definitions let it send nothing: its exit code, and what it says about the notices that
 //! wait. Its node has ended when it says so.
 
-use sqlx::ConnectOptions;
-use test_support::databases::server_url;
-use test_support::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
+use test_support::{MariaDb, MySql, Sqlite};
 
-use crate::verbs::{Program, on_postgres::url};
+use crate::each_store;
+use crate::verbs::Program;
 
 async fn refused_notices_fail_a_run_until_idle(url: &str) {
     let program = Program { url: url.to_owned() };
@@ -48,60 +47,56 @@ async fn refused_notices_fail_a_run_until_idle(url: &str) {
     assert_eq!(program.json(0, &["msg", "show", &id]).await["status"], "dead_letter");
 }
 
-async fn on<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    refused_notices_fail_a_run_until_idle(db.pool.connect_options().to_url_lossy().as_str()).await;
-    db.close().await;
-}
-
-/// With a prefix of its own, because a server is shared.
-async fn on_redis_at(variable: &str) {
-    let url = format!("{}?prefix=program_{:016x}", server_url(variable), fastrand::u64(..));
-    refused_notices_fail_a_run_until_idle(&url).await;
-}
-
 mod on_postgres {
     use super::*;
 
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_postgres() {
-        let db = TestDb::<Postgres>::with_real_clock().await;
-        refused_notices_fail_a_run_until_idle(&url(&db)).await;
-        db.close().await;
+        each_store::on_postgres(refused_notices_fail_a_run_until_idle).await;
     }
 }
 
 mod on_mariadb {
+    use super::*;
+
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_mariadb() {
-        super::on::<super::MariaDb>().await;
+        each_store::on::<MariaDb>(refused_notices_fail_a_run_until_idle).await;
     }
 }
 
 mod on_mysql {
+    use super::*;
+
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_mysql() {
-        super::on::<super::MySql>().await;
+        each_store::on::<MySql>(refused_notices_fail_a_run_until_idle).await;
     }
 }
 
 mod on_sqlite {
+    use super::*;
+
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_sqlite() {
-        super::on::<super::Sqlite>().await;
+        each_store::on::<Sqlite>(refused_notices_fail_a_run_until_idle).await;
     }
 }
 
 mod on_redis {
+    use super::*;
+
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_redis() {
-        super::on_redis_at("REDIS_URL").await;
+        each_store::on_redis_at("REDIS_URL", refused_notices_fail_a_run_until_idle).await;
     }
 }
 
 mod on_redis_cluster {
+    use super::*;
+
     #[tokio::test]
     async fn refused_notices_fail_a_run_until_idle_on_redis_cluster() {
-        super::on_redis_at("REDIS_CLUSTER_URL").await;
+        each_store::on_redis_at("REDIS_CLUSTER_URL", refused_notices_fail_a_run_until_idle).await;
     }
 }

@@ -14,6 +14,8 @@ use test_support::Sqlite;
 use test_support::{Database, TestDb};
 use tokio::process::Command;
 
+use crate::each_store;
+
 /// The program with the URL of a store.
 pub struct Program {
     pub url: String,
@@ -121,9 +123,7 @@ pub mod on_postgres {
 }
 
 async fn on<D: Database>() {
-    let db = TestDb::<D>::with_real_clock().await;
-    main_verbs_work(db.pool.connect_options().to_url_lossy().as_str()).await;
-    db.close().await;
+    each_store::on::<D>(main_verbs_work).await;
 }
 
 mod on_mariadb {

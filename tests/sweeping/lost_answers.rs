@@ -249,7 +249,7 @@ impl Wire for LosingWire {
         }
     }
 
-    fn answers(&self, chunk: &[u8]) -> bool {
+    fn answers(&self, chunk: &mut [u8]) -> bool {
         let Loser { armed, mark, commit } = &self.loser;
         if armed.load(Ordering::Relaxed) && contains(chunk, mark) {
             self.marked.store(true, Ordering::Relaxed);

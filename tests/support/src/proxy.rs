@@ -17,8 +17,8 @@ pub trait Wire: Send + Sync + 'static {
         let _ = chunk;
     }
 
-    /// Gets a chunk from the server to the client. False drops the chunk and the connection.
-    fn answers(&self, chunk: &[u8]) -> bool {
+    /// Gets a chunk from the server to the client, and may change it in place. False drops the chunk and the connection.
+    fn answers(&self, chunk: &mut [u8]) -> bool {
         let _ = chunk;
         true
     }
