@@ -160,12 +160,8 @@ fn schedules() -> Result<StepResult> {
 
 /// Compares what claims read without ended notices and beside a million of them.
 fn beside_ended_notices(selection: &Selection) -> Result<StepResult> {
-    let provided = provide(selection)?;
-    let mut ended =
-        cargo(&["test", "--package", "solid-notify-tests-stores", "--test", "stores", "--", "plans::ended::"]);
-    ended.env("ENDED_NOTICES", "1000000");
-    provided.describe_to(&mut ended);
-    step::command(&mut ended)
+    let tests = ["solid-notify-tests-stores", "--test", "stores", "--", "plans::ended::"];
+    tests_on(selection, &tests, ("ENDED_NOTICES", "1000000"))
 }
 
 /// Fifty timetables near each change of the clocks, in every zone.
@@ -176,23 +172,25 @@ fn timetables() -> Result<StepResult> {
 
 /// Injects every fault again and again, for the time in NOTIFY_SOAK (default: 30m).
 fn soak(selection: &Selection) -> Result<StepResult> {
-    let provided = provide(selection)?;
     let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
-    let mut faults = cargo(&["test", "--package", "solid-notify-tests-processes", "--", "faults::"]);
-    faults.env("NOTIFY_SOAK", time);
-    provided.describe_to(&mut faults);
-    step::command(&mut faults)
+    tests_on(selection, &["solid-notify-tests-processes", "--", "faults::"], ("NOTIFY_SOAK", &time))
+}
+
+/// Runs tests of a package on the selected servers, with a variable that they read. `tests`: the package, and what selects them.
+fn tests_on(selection: &Selection, tests: &[&str], (name, value): (&str, &str)) -> Result<StepResult> {
+    let provided = provide(selection)?;
+    let mut command = cargo(&[["test", "--package"].as_slice(), tests].concat());
+    command.env(name, value);
+    provided.describe_to(&mut command);
+    step::command(&mut command)
 }
 
 /// Runs every bad neighbour on a store, in pairs of runs without and with it. The healthy definitions need the brokers, too.
 fn neighbours(store: Database, steps: &mut Steps) {
     steps.step("neighbours", || {
-        let provided = provide(&Selection::new(&[store, Database::Rabbitmq, Database::Nats, Database::Redis]))?;
+        let selection = Selection::new(&[store, Database::Rabbitmq, Database::Nats, Database::Redis]);
         let of_store = format!("on_{store}::");
-        let mut pairs = cargo(&["test", "--package", "solid-notify-tests-neighbours", "--", &of_store]);
-        pairs.env("NOTIFY_NEIGHBOURS", "night");
-        provided.describe_to(&mut pairs);
-        step::command(&mut pairs)
+        tests_on(&selection, &["solid-notify-tests-neighbours", "--", &of_store], ("NOTIFY_NEIGHBOURS", "night"))
     });
 }
 

@@ -43,9 +43,8 @@ impl Engine {
         }
         let rows = self.stores().definitions.definitions().await?;
         let had_targets = |parent| {
-            let others =
-                rows.iter().filter(|row| row.delete_time.is_none() && targets.iter().all(|new| new.id != row.id));
-            others.into_iter().any(|row| row.target_of == parent)
+            let is_other = |row: &NotifyDef| row.delete_time.is_none() && targets.iter().all(|new| new.id != row.id);
+            rows.iter().any(|row| row.target_of == parent && is_other(row))
         };
         if targets.iter().all(|new| had_targets(new.target_of)) {
             return Ok(());

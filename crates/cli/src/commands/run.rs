@@ -51,27 +51,28 @@ pub(crate) async fn run(session: &Session, run: Run) -> Outcome {
         let failure = Failure::new(Exit::Failed, error.to_string());
         if error.is_explained() { failure } else { failure.next(TABLES_OR_RIGHTS) }
     };
-    if run.until_idle {
+    let (tally, refused) = if run.until_idle {
         let sent = async {
             let running = sweeper.start().await?;
             let monitor = running.monitor();
-            Ok((running.shutdown_when_idle().await, monitor.refused()))
+            Ok((running.shutdown_when_idle().await, Some(monitor.refused())))
         };
-        let (tally, refused) = tokio::select! {
+        tokio::select! {
             sent = sent => sent.map_err(failed)?,
             () = asked_to_stop() => return Err(Failure::new(Exit::Failed, "interrupted: claimed notices are sent again after their leases")),
-        };
-        session.out.show(&tally, || text(&tally))?;
-        unsent(session, &refused).await
+        }
     } else {
         let running = sweeper.start().await.map_err(failed)?;
         if std::io::stderr().is_terminal() {
             output::note(format!("the sweeper {} runs; Ctrl-C stops it", running.node_id()));
         }
         asked_to_stop().await;
-        let tally = running.shutdown().await;
-        session.out.show(&tally, || text(&tally))?;
-        Ok(Exit::Done)
+        (running.shutdown().await, None)
+    };
+    session.out.show(&tally, || text(&tally))?;
+    match refused {
+        Some(refused) => unsent(session, &refused).await,
+        None => Ok(Exit::Done),
     }
 }
 
