@@ -13,6 +13,9 @@ use crate::http::client;
 use crate::site::Site;
 use crate::store::Store;
 
+/// The usual level, and each try to store a reply, which is a warning once a minute.
+const LOG: &str = "info,solid_notify_channels::amqp::replies=debug";
+
 /// The program of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Program {
@@ -70,7 +73,7 @@ impl Served {
         if change.log_is_unread {
             command.env("SOLID_NOTIFY_LOG", "trace").stderr(Stdio::piped());
         } else {
-            command.stderr(File::create(folder.join("log")).unwrap());
+            command.env("SOLID_NOTIFY_LOG", LOG).stderr(File::create(folder.join("log")).unwrap());
         }
         if let Some(library) = &change.preloaded {
             command.env("LD_PRELOAD", library);

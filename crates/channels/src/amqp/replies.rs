@@ -327,8 +327,11 @@ impl Consumer {
                 }
                 Err(error) => {
                     // Many replies may wait at the same time.
-                    if self.storing.lock().is_to_report(&error.to_string()) {
+                    let is_to_report = self.storing.lock().is_to_report(&error.to_string());
+                    if is_to_report {
                         tracing::warn!(%error, queue = self.queue.0, "cannot store a reply yet");
+                    } else {
+                        tracing::debug!(%error, queue = self.queue.0, "cannot store a reply yet");
                     }
                 }
             }
