@@ -30,6 +30,8 @@ pub(crate) enum Part {
     Looks(i64),
     /// The ticks of its timetable.
     Ticks(i64),
+    /// What its outcomes cause elsewhere: alarms, and notices for targets.
+    Forwards(i64),
     /// What its attempts need beside the handler: an authority, passing on in parts.
     Attempts(i64),
     /// The outcomes of a definition that are written in the same way.
@@ -107,6 +109,15 @@ impl Refusals {
             for part in settled_parts(settles) {
                 self.works(part);
             }
+        }
+    }
+
+    /// Records that what other definitions than these cause is forwarded.
+    pub(crate) fn forwarded_others(&self, refused: &BTreeMap<i64, String>) {
+        let of_others = |part: &Part| matches!(part, Part::Forwards(def_id) if !refused.contains_key(def_id));
+        let parts: Vec<Part> = self.0.lock().now.keys().copied().filter(of_others).collect();
+        for part in parts {
+            self.works(part);
         }
     }
 

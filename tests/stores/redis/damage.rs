@@ -136,6 +136,8 @@ async fn a_damaged_target_holds_up_no_other_target<R: RedisServer>() {
         add_notice(&mut outbox.clone(), "order", number).await.unwrap();
         assert_eq!(next(&mut receiver).await, ("good".to_owned(), number));
     }
+    let problem = || sweeper.health().not_sending.unwrap_or_default();
+    eventually("its health says so", async || problem().contains("passing notices on to a target")).await;
     own.by_hand(&["DEL", &key]);
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -143,6 +145,7 @@ async fn a_damaged_target_holds_up_no_other_target<R: RedisServer>() {
     }
     all.sort_unstable();
     assert_eq!(all, [0, 1, 2].map(|number| ("bad".to_owned(), number)), "once it can be written to");
+    eventually("its health says that, too", async || sweeper.health().is_sending()).await;
     sweeper.shutdown().await;
     own.close();
 }

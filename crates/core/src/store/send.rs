@@ -99,6 +99,16 @@ pub struct DueTimes {
     pub slices: Vec<DueSlice>,
     /// Alarms or notices for targets are stored that a store without one transaction for all has to move: they will be due soon.
     pub is_forwarding: bool,
+    /// The definitions of which such a store cannot move something, each with the reason.
+    pub not_forwarded: BTreeMap<i64, String>,
+}
+
+impl DueTimes {
+    /// Nothing is due.
+    pub fn new(now: DateTime<Utc>) -> Self {
+        let (ticks, not_forwarded) = (BTreeMap::new(), BTreeMap::new());
+        Self { now, alerts: None, ticks, slices: Vec::new(), is_forwarding: false, not_forwarded }
+    }
 }
 
 /// When the first notice of a queue slice is due.

@@ -178,7 +178,9 @@ impl RedisStore {
             for (target, texts) in stored {
                 match self.send_on(def_id, &target, &texts).await {
                     Ok((arrived, of_keys)) => {
-                        refused.remove(&target);
+                        if refused.remove(&target).is_some() && refused.is_empty() {
+                            *forwarding.problem.lock() = None;
+                        }
                         answers.extend(of_keys);
                         lists.push(given::Arrived { target, arrived });
                     }
@@ -186,6 +188,7 @@ impl RedisStore {
                     Err(error) => {
                         let pause = refused.get(&target).map_or(PAUSES.0, |(_, pause)| (2 * *pause).min(PAUSES.1));
                         refused.insert(target, (Instant::now() + pause, pause));
+                        *forwarding.problem.lock() = Some(error.to_string());
                         problem = Some(error);
                     }
                 }

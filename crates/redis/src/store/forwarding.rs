@@ -16,6 +16,8 @@ pub(super) struct Forwarding(Arc<Mutex<HashMap<i64, Arc<OfOne>>>>);
 pub(super) struct OfOne {
     /// The targets to which nothing could be forwarded, with the pause before the next try; an empty text: alarms.
     pub(super) refused: tokio::sync::Mutex<HashMap<String, Pause>>,
+    /// Why one of them refused it; `None`: there is none.
+    pub(super) problem: Mutex<Option<String>>,
     /// Whether the present call takes more than one step.
     pub(super) takes_long: watch::Sender<bool>,
     /// While it does, another call waits for its turn, and will forward what is stored by now.

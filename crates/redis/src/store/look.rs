@@ -65,9 +65,11 @@ impl RedisStore {
             }
         }
         // It is on its way, or the node that stored it died before.
-        let is_forwarding = !outgoing.is_empty() && self.forward_soon(outgoing).await;
+        let is_forwarding = !outgoing.is_empty() && self.forward_soon(outgoing.iter().copied()).await;
+        let problem = |def_id| Some((def_id, self.forwarding.of(def_id).problem.lock().clone()?));
+        let not_forwarded = outgoing.into_iter().filter_map(problem).collect();
         slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
-        Ok(DueTimes { now: latest, alerts, ticks, slices, is_forwarding })
+        Ok(DueTimes { now: latest, alerts, ticks, slices, is_forwarding, not_forwarded })
     }
 
     /// Returns the ids of all definitions.

@@ -1,7 +1,5 @@
 //! The look for due notices: one statement for all definitions.
 
-use std::collections::BTreeMap;
-
 use solid_notify_core::notice::{NEVER, Status, duration_from_millis, time_from_millis};
 use solid_notify_core::store::{DueSlice, DueTimes, LastTick};
 
@@ -93,8 +91,7 @@ pub(crate) async fn due<DB: Dialect>(
     };
     conn.done();
     let mut marks = Vec::new();
-    let mut due =
-        DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new(), is_forwarding: false };
+    let mut due = DueTimes::new(time);
     if let Some(row) = rows.first() {
         let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
         due.alerts = next.map(|next| duration_from_millis(next - now));

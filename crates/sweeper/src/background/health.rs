@@ -9,6 +9,7 @@
 //! ([`Refusals`]). A loop that hangs cannot say so itself; [`Health::not_sending`] sees it from the time of its last sign of life. A server
 //! that accepts no writes is an outage: each beat writes, and so does the recovery.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -142,6 +143,15 @@ impl Health {
             Some(_) => {}
             None => self.refusals.wrote(settles),
         }
+    }
+
+    /// Records which definitions have something that the store cannot move to where it is sent.
+    pub(crate) fn forwards(&self, refused: &BTreeMap<i64, String>) {
+        for (def_id, why) in refused {
+            let error = StoreError::new("forwarding", FaultKind::Unusable, why.as_str());
+            self.refusals.refused([Part::Forwards(*def_id)], &error);
+        }
+        self.refusals.forwarded_others(refused);
     }
 
     /// Records that a step of the lease loop begins.

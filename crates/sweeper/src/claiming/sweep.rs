@@ -241,6 +241,7 @@ impl Looks {
         // A thorough look that takes long must not take all the time.
         let thorough = self.is_due || self.at.elapsed() >= worker.settings.poll_interval.max(20 * self.took);
         let due = worker.stores().send.due(thorough).await?;
+        worker.health.forwards(&due.not_forwarded);
         let reading = Reading::new(due.now, asked, worker.moment());
         if thorough {
             (self.is_due, self.at, self.took) = (false, began, began.elapsed());

@@ -64,13 +64,8 @@ mod tests {
         let look = |last: u64, now: u64| {
             let time = |hours: u64| DateTime::UNIX_EPOCH + Duration::from_secs(hours * HOUR);
             let last = LastTick { at: Some(time(last)), schedule: Some(text.to_owned()) };
-            let due = DueTimes {
-                now: time(now),
-                alerts: None,
-                ticks: BTreeMap::from([(report.row.id, last)]),
-                slices: Vec::new(),
-                is_forwarding: false,
-            };
+            let ticks = BTreeMap::from([(report.row.id, last)]);
+            let due = DueTimes { ticks, ..DueTimes::new(time(now)) };
             report.step(&due);
             let next = report.ticks.0.lock();
             let hours = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap().as_secs() / HOUR;
