@@ -72,8 +72,7 @@ impl Copy {
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = cargo(arguments);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        // Builds are frequent here, and debug information is not needed.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1");
+        command.env("CARGO_INCREMENTAL", "1");
         command
     }
 }

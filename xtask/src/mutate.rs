@@ -158,7 +158,7 @@ impl Bench {
 
     /// Builds the tests, or runs those that match the filters. Returns the printout, too.
     pub(crate) fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(CommandResult, String)> {
-        let mut command = self.copy.cargo(&["test", "--no-fail-fast"]);
+        let mut command = self.copy.cargo(&["test", "--no-fail-fast", "--profile", "mutants"]);
         command.args(build);
         if filters.is_empty() {
             command.arg("--no-run");
