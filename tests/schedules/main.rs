@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ledger::Ledger;
 
 /// The number of schedules of a test run. Each night has 20,000.
-const SCHEDULES: u64 = 600;
+const SCHEDULES: u64 = 300;
 
 /// Runs a schedule to its end.
 fn run(seed: u64) -> Ledger {

@@ -227,6 +227,29 @@ impl<DB: Dialect> OutboxBuilder<DB> {
     }
 }
 
+/// Compiles what is generic over the database once for each database, with this crate. Programs that are not optimised share it, instead of
+/// compiling it again: a small one compiles in a third of the time, and most tests in half of it.
+macro_rules! compiled {
+    ($($feature:literal, $name:ident, $db:ty;)+) => {
+        $(
+            // The unit tests would compile it a second time.
+            #[cfg(all(feature = $feature, not(test)))]
+            #[doc(hidden)]
+            pub async fn $name(builder: OutboxBuilder<$db>) -> Result<()> {
+                let outbox = builder.build();
+                outbox.migrate().await?;
+                outbox.begin().await?.commit().await?;
+                Ok(())
+            }
+        )+
+    };
+}
+compiled! {
+    "postgres", compiled_for_postgres, sqlx::Postgres;
+    "mysql", compiled_for_mysql, sqlx::MySql;
+    "sqlite", compiled_for_sqlite, sqlx::Sqlite;
+}
+
 /// Returns the name and the text of every statement, with numbered placeholders, for tests of the query plans.
 #[doc(hidden)]
 pub fn statement_texts<DB: Dialect>() -> Vec<(&'static str, String)> {
