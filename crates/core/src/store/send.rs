@@ -87,7 +87,7 @@ pub trait SendStore: Send + Sync + 'static {
 }
 
 /// Result of [`SendStore::due`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueTimes {
     /// The store's time of the query.
     pub now: DateTime<Utc>,
@@ -101,14 +101,6 @@ pub struct DueTimes {
     pub is_forwarding: bool,
     /// The definitions of which such a store cannot move something, each with the reason.
     pub not_forwarded: BTreeMap<i64, String>,
-}
-
-impl DueTimes {
-    /// Nothing is due.
-    pub fn new(now: DateTime<Utc>) -> Self {
-        let (ticks, not_forwarded) = (BTreeMap::new(), BTreeMap::new());
-        Self { now, alerts: None, ticks, slices: Vec::new(), is_forwarding: false, not_forwarded }
-    }
 }
 
 /// When the first notice of a queue slice is due.

@@ -91,7 +91,7 @@ pub(crate) async fn due<DB: Dialect>(
     };
     conn.done();
     let mut marks = Vec::new();
-    let mut due = DueTimes::new(time);
+    let mut due = DueTimes { now: time, ..DueTimes::default() };
     if let Some(row) = rows.first() {
         let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
         due.alerts = next.map(|next| duration_from_millis(next - now));

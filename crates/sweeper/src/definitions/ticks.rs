@@ -65,7 +65,7 @@ mod tests {
             let time = |hours: u64| DateTime::UNIX_EPOCH + Duration::from_secs(hours * HOUR);
             let last = LastTick { at: Some(time(last)), schedule: Some(text.to_owned()) };
             let ticks = BTreeMap::from([(report.row.id, last)]);
-            let due = DueTimes { ticks, ..DueTimes::new(time(now)) };
+            let due = DueTimes { now: time(now), ticks, ..DueTimes::default() };
             report.step(&due);
             let next = report.ticks.0.lock();
             let hours = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap().as_secs() / HOUR;

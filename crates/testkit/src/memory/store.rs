@@ -50,7 +50,7 @@ impl SendStore for MemoryStore {
         let ticks = state.ticks.clone();
         let alerts =
             state.alerts_by_due_time().first().map(|(due, _)| duration_from_millis(due - millis_from_time(now)));
-        Ok(DueTimes { alerts, ticks, slices: first.into_iter().map(slice).collect(), ..DueTimes::new(now) })
+        Ok(DueTimes { now, alerts, ticks, slices: first.into_iter().map(slice).collect(), ..DueTimes::default() })
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
