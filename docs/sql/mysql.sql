@@ -1,142 +1,99 @@
 -- Every statement of the store on MySQL and MariaDB, as the database gets it, in the order of the source.
 -- Placeholders are numbered here. The server gets `?`; a statement with a list of ids gets all values in its text.
 
--- definition_names
-SELECT name
-FROM notify_def
-WHERE delete_time IS NULL
-ORDER BY name
-LIMIT 1000;
-
--- definition_ids
-SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
-FROM notify_def d
-JOIN
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (
-      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
-      /*M! utf8mb4_nopad_bin */
-      /*!80000 utf8mb4_0900_bin */
-      PATH '$.own_key'
-    )
-  ) AS b ON d.name = b.own_key
-WHERE d.delete_time IS NULL;
-
--- insert
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
-VALUES (
-  IF (database () = $15, $2, NULL),
-  $3,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  $9,
-  $10,
-  TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  greatest(
-    coalesce(
-      TIMESTAMPADD(MICROSECOND, $12 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-      TIMESTAMPADD(
-        MICROSECOND,
-        $13 * 1000,
-        coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-      )
-    ),
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-);
-
--- duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (
-      owner bigint PATH '$.owner',
-      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
-      /*M! utf8mb4_nopad_bin */
-      /*!80000 utf8mb4_0900_bin */
-      PATH '$.own_key'
-    )
-  ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
-  AND m.unique_key = b.own_key;
-
--- lock_duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (
-      owner bigint PATH '$.owner',
-      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
-      /*M! utf8mb4_nopad_bin */
-      /*!80000 utf8mb4_0900_bin */
-      PATH '$.own_key'
-    )
-  ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
-  AND m.unique_key = b.own_key
-  /*M! LOCK IN SHARE MODE */
-  /*!80000 FOR SHARE OF m */;
-
--- keep_skipped_key
-UPDATE notify_msg_history SET
-  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+-- stored_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
 WHERE id = $2;
 
--- definition_id
+-- answerable
 SELECT
   id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL;
+  def_id,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE;
 
--- definition_id_now
+-- answerable_if_free
 SELECT
   id,
-  CAST(
-    coalesce(
-      /*M! @@in_transaction, */
-      1
-    ) AS signed
-  ),
-  database (),
-  CASE WHEN encrypt_param THEN 1 ELSE 0 END
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
+  def_id,
+  CASE WHEN octet_length(param) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
 
--- id_step
-SELECT CAST(@@ auto_increment_increment AS signed);
+-- ended
+SELECT
+  status,
+  fence,
+  def_id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE;
 
--- own_server
-SELECT CAST(
-  /*M! 1 + */
-  0 AS signed
-), database ();
+-- ended_if_free
+SELECT
+  status,
+  fence,
+  def_id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
+
+-- nack
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3,
+  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  end_reason = $3,
+  error_group = NULL
+WHERE id = $2;
 
 -- claim_slice
 SELECT
@@ -377,15 +334,15 @@ WHERE
 UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
   status = 5,
   fence = fence + 1,
-  worker = $5,
+  worker = $4,
   last_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   next_call_time = TIMESTAMPADD(
     MICROSECOND,
-    $6 * 1000,
+    $5 * 1000,
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   ),
   blocked_since = NULL
-WHERE m.id IN ($4) AND m.status + 0 = $3;
+WHERE m.id IN ($3) AND m.status + 0 = $2;
 
 -- due
 SELECT
@@ -539,16 +496,6 @@ SET
   )
 WHERE true AND m.fence = b.fence AND m.status + 0 = 5;
 
--- param_bytes
-SELECT octet_length(param)
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
--- param_text
-SELECT param
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
 -- count_sending
 SELECT count(*)
 FROM (
@@ -568,6 +515,16 @@ SELECT
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) + INTERVAL 999 MICROSECOND
     )
   ) DIV 1000;
+
+-- param_bytes
+SELECT octet_length(param)
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- part
 SELECT
@@ -694,6 +651,143 @@ FROM (
   ORDER BY m.def_id, m.status, m.next_call_time
   LIMIT $3
 ) AS blocked;
+
+-- definition_names
+SELECT name
+FROM notify_def
+WHERE delete_time IS NULL
+ORDER BY name
+LIMIT 1000;
+
+-- definition_ids
+SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+FROM notify_def d
+JOIN
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (
+      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.own_key'
+    )
+  ) AS b ON d.name = b.own_key
+WHERE d.delete_time IS NULL;
+
+-- insert
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+VALUES (
+  IF (database () = $15, $2, NULL),
+  $3,
+  $4,
+  $5,
+  $6,
+  $7,
+  ($8 = 1),
+  $9,
+  $10,
+  TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  greatest(
+    coalesce(
+      TIMESTAMPADD(MICROSECOND, $12 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+      TIMESTAMPADD(
+        MICROSECOND,
+        $13 * 1000,
+        coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+      )
+    ),
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+);
+
+-- duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (
+      owner bigint PATH '$.owner',
+      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.own_key'
+    )
+  ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
+  AND m.unique_key = b.own_key;
+
+-- lock_duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (
+      owner bigint PATH '$.owner',
+      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.own_key'
+    )
+  ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
+  AND m.unique_key = b.own_key
+  /*M! LOCK IN SHARE MODE */
+  /*!80000 FOR SHARE OF m */;
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
+-- definition_id
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+FROM notify_def
+WHERE name = $2 AND delete_time IS NULL;
+
+-- definition_id_now
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
+FROM notify_def
+WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
+
+-- id_step
+SELECT CAST(@@ auto_increment_increment AS signed);
+
+-- own_server
+SELECT CAST(
+  /*M! 1 + */
+  0 AS signed
+), database ();
 
 -- try_limit
 SELECT
@@ -1164,100 +1258,6 @@ SELECT
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2);
-
--- stored_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
-SELECT
-  id,
-  def_id,
-  CASE WHEN octet_length(param) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE;
-
--- answerable_if_free
-SELECT
-  id,
-  def_id,
-  CASE WHEN octet_length(param) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;
-
--- ended
-SELECT
-  status,
-  fence,
-  def_id,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE;
-
--- ended_if_free
-SELECT
-  status,
-  fence,
-  def_id,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;
-
--- store_id
-SELECT store_id
-FROM notify_switch;
-
--- nack
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3,
-  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $2;
-
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  end_reason = $3,
-  error_group = NULL
-WHERE id = $2;
 
 -- mark_seen
 INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)

@@ -1,242 +1,106 @@
 -- Every statement of the store on PostgreSQL, as the database gets it, in the order of the source.
 
--- definition_names
-SELECT name
-FROM notify_def
-WHERE delete_time IS NULL
-ORDER BY name
-LIMIT 1000;
-
--- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
-FROM notify_def d
-JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
-WHERE d.delete_time IS NULL;
-
--- insert
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
-SELECT
-  d.id,
-  $3::json,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  $9,
-  $10,
-  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
-RETURNING id, def_id, dedupe_key;
-
--- duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
-JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- lock_duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
-JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended)
-FOR SHARE OF m;
-
--- keep_skipped_key
-UPDATE notify_msg_history SET
-  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+-- stored_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
 WHERE id = $2;
 
--- insert_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
+-- answerable
 SELECT
-  d.id,
-  $3::json,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  $9,
-  $10,
-  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
+  id,
+  def_id,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  expires_at,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE;
 
--- insert_many
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
+-- answerable_if_free
 SELECT
-  b.owner,
-  b.param::json,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  b.tag,
-  b.max_tries,
-  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM
-  json_to_recordset($2::json) AS b(
-    place bigint,
-    owner bigint,
-    param text,
-    description text,
-    trace_context text,
-    ordering_key text,
-    dedupe_key text,
-    until_ended bigint,
-    tag text,
-    max_tries bigint,
-    expires_at bigint,
-    send_at bigint,
-    delay bigint
-  )
-WHERE true
-ORDER BY b.place
-RETURNING id, def_id, dedupe_key;
+  id,
+  def_id,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  expires_at,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
 
--- insert_many_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
+-- ended
 SELECT
-  b.owner,
-  b.param::json,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  b.tag,
-  b.max_tries,
-  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM
-  json_to_recordset($2::json) AS b(
-    place bigint,
-    owner bigint,
-    param text,
-    description text,
-    trace_context text,
-    ordering_key text,
-    dedupe_key text,
-    until_ended bigint,
-    tag text,
-    max_tries bigint,
-    expires_at bigint,
-    send_at bigint,
-    delay bigint
-  )
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
+  status,
+  fence,
+  def_id,
+  CASE
+    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
+    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE;
 
--- own_server
-SELECT 1, 'notify_msg'::regclass::oid::text;
+-- ended_if_free
+SELECT
+  status,
+  fence,
+  def_id,
+  CASE
+    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
+    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
+
+-- nack
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3::json,
+  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  end_reason = $3,
+  error_group = NULL
+WHERE id = $2;
 
 -- claim_slice
 WITH
@@ -601,13 +465,7 @@ SELECT
   )
 FROM notify_def d
 LEFT JOIN
-  json_to_recordset($2::json) AS b(
-    owner bigint,
-    from_0 bigint,
-    from_2 bigint,
-    from_5 bigint,
-    from_4 bigint
-  ) ON b.owner = d.id;
+  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
 
 -- overdue
 SELECT
@@ -689,16 +547,6 @@ WHERE
   AND m.fence = b.fence
   AND m.status + 0 = 5;
 
--- param_bytes
-SELECT octet_length(param::text)
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
--- param_text
-SELECT param
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
 -- count_sending
 SELECT count(*)
 FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
@@ -728,6 +576,16 @@ SELECT CASE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
   ) > 'epoch'::timestamptz THEN 253402214400000
 END;
+
+-- param_bytes
+SELECT octet_length(param::text)
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- part
 SELECT
@@ -832,6 +690,281 @@ FROM (
   ORDER BY m.next_call_time
   LIMIT $3
 ) AS blocked;
+
+-- claim_fresh
+UPDATE notify_msg AS m SET
+  status = 5,
+  fence = fence + 1,
+  worker = $5,
+  last_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  next_call_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $6 * interval '1 millisecond'
+  ),
+  blocked_since = NULL
+WHERE
+  m.id = ANY ($4::text::bigint[])
+  AND m.def_id + 0 = $2
+  AND m.status + 0 = $3
+  AND (
+    m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  ) IS TRUE
+  AND m.ordering_key IS NULL
+  AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
+RETURNING
+  id,
+  def_id,
+  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  expires_at;
+
+-- definition_names
+SELECT name
+FROM notify_def
+WHERE delete_time IS NULL
+ORDER BY name
+LIMIT 1000;
+
+-- definition_ids
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+FROM notify_def d
+JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
+WHERE d.delete_time IS NULL;
+
+-- insert
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  d.id,
+  $3::json,
+  $4,
+  $5,
+  $6,
+  $7,
+  ($8 = 1),
+  $9,
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM notify_def d
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+RETURNING id, def_id, dedupe_key;
+
+-- duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
+JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- lock_duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
+JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended)
+FOR SHARE OF m;
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
+-- insert_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  d.id,
+  $3::json,
+  $4,
+  $5,
+  $6,
+  $7,
+  ($8 = 1),
+  $9,
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM notify_def d
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param::json,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  b.tag,
+  b.max_tries,
+  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM
+  json_to_recordset($2::json) AS b(
+    place bigint,
+    owner bigint,
+    param text,
+    description text,
+    trace_context text,
+    ordering_key text,
+    dedupe_key text,
+    until_ended bigint,
+    tag text,
+    max_tries bigint,
+    expires_at bigint,
+    send_at bigint,
+    delay bigint
+  )
+WHERE true
+ORDER BY b.place
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param::json,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  b.tag,
+  b.max_tries,
+  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM
+  json_to_recordset($2::json) AS b(
+    place bigint,
+    owner bigint,
+    param text,
+    description text,
+    trace_context text,
+    ordering_key text,
+    dedupe_key text,
+    until_ended bigint,
+    tag text,
+    max_tries bigint,
+    expires_at bigint,
+    send_at bigint,
+    delay bigint
+  )
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
+
+-- own_server
+SELECT 1, 'notify_msg'::regclass::oid::text;
 
 -- try_limit
 SELECT
@@ -1298,43 +1431,6 @@ SELECT $1, $2::json
 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND 'notify_msg'::regclass::oid::text = $4
 RETURNING id;
 
--- claim_fresh
-UPDATE notify_msg AS m SET
-  status = 5,
-  fence = fence + 1,
-  worker = $5,
-  last_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $6 * interval '1 millisecond'
-  ),
-  blocked_since = NULL
-WHERE
-  m.id = ANY ($4::text::bigint[])
-  AND m.def_id + 0 = $2
-  AND m.status + 0 = $3
-  AND (
-    m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  ) IS TRUE
-  AND m.ordering_key IS NULL
-  AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
-RETURNING
-  id,
-  def_id,
-  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  last_call_time,
-  create_time,
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  expires_at;
-
 -- archive_bare
 INSERT INTO
   notify_msg_history (
@@ -1621,108 +1717,6 @@ FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
 WHERE
   (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
   AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
-
--- stored_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
-SELECT
-  id,
-  def_id,
-  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  last_call_time,
-  create_time,
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  expires_at,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE;
-
--- answerable_if_free
-SELECT
-  id,
-  def_id,
-  CASE WHEN octet_length(param::text) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  last_call_time,
-  create_time,
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  expires_at,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;
-
--- ended
-SELECT
-  status,
-  fence,
-  def_id,
-  CASE
-    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
-    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE;
-
--- ended_if_free
-SELECT
-  status,
-  fence,
-  def_id,
-  CASE
-    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
-    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;
-
--- store_id
-SELECT store_id
-FROM notify_switch;
-
--- nack
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3::json,
-  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $2;
-
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  end_reason = $3,
-  error_group = NULL
-WHERE id = $2;
 
 -- mark_seen
 INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)

@@ -1,251 +1,86 @@
 -- Every statement of the store on SQLite, as the database gets it, in the order of the source.
 
--- definition_names
-SELECT name
-FROM notify_def
-WHERE delete_time IS NULL
-ORDER BY name
-LIMIT 1000;
-
--- definition_ids
-SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
-FROM notify_def d
-JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
-WHERE d.delete_time IS NULL;
-
--- insert
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
-SELECT
-  d.id,
-  $3,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  $9,
-  $10,
-  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($13) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
-RETURNING id, def_id, dedupe_key;
-
--- duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
-CROSS JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- lock_duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
-CROSS JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- keep_skipped_key
-UPDATE notify_msg_history SET
-  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+-- stored_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
 WHERE id = $2;
 
--- insert_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
+-- answerable
 SELECT
-  d.id,
-  $3,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  $9,
-  $10,
-  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($13) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
+  id,
+  def_id,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
+  status
+FROM notify_msg
+WHERE id = $2;
 
--- insert_many
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
+-- answerable_if_free
 SELECT
-  b.owner,
-  b.param,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  b.tag,
-  b.max_tries,
-  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', (b.delay) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM (
-  SELECT
-    value ->> 'place' AS place,
-    value ->> 'owner' AS owner,
-    value ->> 'param' AS param,
-    value ->> 'description' AS description,
-    value ->> 'trace_context' AS trace_context,
-    value ->> 'ordering_key' AS ordering_key,
-    value ->> 'dedupe_key' AS dedupe_key,
-    value ->> 'until_ended' AS until_ended,
-    value ->> 'tag' AS tag,
-    value ->> 'max_tries' AS max_tries,
-    value ->> 'expires_at' AS expires_at,
-    value ->> 'send_at' AS send_at,
-    value ->> 'delay' AS delay
-  FROM json_each($2)
-) AS b
-WHERE true
-ORDER BY b.place
-RETURNING id, def_id, dedupe_key;
+  id,
+  def_id,
+  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  trace_context,
+  ordering_key,
+  tag,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
+  status
+FROM notify_msg
+WHERE id = $2;
 
--- insert_many_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    tag,
-    max_tries,
-    expires_at,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.owner,
-  b.param,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  b.tag,
-  b.max_tries,
-  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', (b.delay) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM (
-  SELECT
-    value ->> 'place' AS place,
-    value ->> 'owner' AS owner,
-    value ->> 'param' AS param,
-    value ->> 'description' AS description,
-    value ->> 'trace_context' AS trace_context,
-    value ->> 'ordering_key' AS ordering_key,
-    value ->> 'dedupe_key' AS dedupe_key,
-    value ->> 'until_ended' AS until_ended,
-    value ->> 'tag' AS tag,
-    value ->> 'max_tries' AS max_tries,
-    value ->> 'expires_at' AS expires_at,
-    value ->> 'send_at' AS send_at,
-    value ->> 'delay' AS delay
-  FROM json_each($2)
-) AS b
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
+-- ended
+SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
+FROM notify_msg_history
+WHERE id = $2;
 
--- own_server
-SELECT 0, '';
+-- ended_if_free
+SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- store_id
+SELECT store_id
+FROM notify_switch;
+
+-- nack
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3,
+  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  end_reason = $3,
+  error_group = NULL
+WHERE id = $2;
 
 -- claim_slice
 WITH
@@ -633,16 +468,6 @@ WHERE
   AND m.fence = b.fence
   AND m.status + 0 = 5;
 
--- param_bytes
-SELECT length(CAST(param AS blob))
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
--- param_text
-SELECT param
-FROM notify_msg
-WHERE id = $2 AND fence = $3;
-
 -- count_sending
 SELECT count(*)
 FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
@@ -657,6 +482,16 @@ SELECT
       ) * 1000
     ) AS integer
   );
+
+-- param_bytes
+SELECT length(CAST(param AS blob))
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
+
+-- param_text
+SELECT param
+FROM notify_msg
+WHERE id = $2 AND fence = $3;
 
 -- part
 SELECT
@@ -753,6 +588,253 @@ FROM (
   ORDER BY m.next_call_time
   LIMIT $3
 ) AS blocked;
+
+-- definition_names
+SELECT name
+FROM notify_def
+WHERE delete_time IS NULL
+ORDER BY name
+LIMIT 1000;
+
+-- definition_ids
+SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
+FROM notify_def d
+JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
+WHERE d.delete_time IS NULL;
+
+-- insert
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  d.id,
+  $3,
+  $4,
+  $5,
+  $6,
+  $7,
+  ($8 = 1),
+  $9,
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', ($13) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM notify_def d
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+RETURNING id, def_id, dedupe_key;
+
+-- duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
+CROSS JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- lock_duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
+CROSS JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
+-- insert_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  d.id,
+  $3,
+  $4,
+  $5,
+  $6,
+  $7,
+  ($8 = 1),
+  $9,
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', ($13) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM notify_def d
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  b.tag,
+  b.max_tries,
+  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (b.delay) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM (
+  SELECT
+    value ->> 'place' AS place,
+    value ->> 'owner' AS owner,
+    value ->> 'param' AS param,
+    value ->> 'description' AS description,
+    value ->> 'trace_context' AS trace_context,
+    value ->> 'ordering_key' AS ordering_key,
+    value ->> 'dedupe_key' AS dedupe_key,
+    value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
+    value ->> 'max_tries' AS max_tries,
+    value ->> 'expires_at' AS expires_at,
+    value ->> 'send_at' AS send_at,
+    value ->> 'delay' AS delay
+  FROM json_each($2)
+) AS b
+WHERE true
+ORDER BY b.place
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    tag,
+    max_tries,
+    expires_at,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  b.tag,
+  b.max_tries,
+  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (b.delay) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM (
+  SELECT
+    value ->> 'place' AS place,
+    value ->> 'owner' AS owner,
+    value ->> 'param' AS param,
+    value ->> 'description' AS description,
+    value ->> 'trace_context' AS trace_context,
+    value ->> 'ordering_key' AS ordering_key,
+    value ->> 'dedupe_key' AS dedupe_key,
+    value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
+    value ->> 'max_tries' AS max_tries,
+    value ->> 'expires_at' AS expires_at,
+    value ->> 'send_at' AS send_at,
+    value ->> 'delay' AS delay
+  FROM json_each($2)
+) AS b
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
+
+-- own_server
+SELECT 0, '';
 
 -- try_limit
 SELECT
@@ -1235,88 +1317,6 @@ SELECT
   NULL
 FROM notify_msg AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
-
--- stored_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
-SELECT
-  id,
-  def_id,
-  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
-  status
-FROM notify_msg
-WHERE id = $2;
-
--- answerable_if_free
-SELECT
-  id,
-  def_id,
-  CASE WHEN length(CAST(param AS blob)) <= 262144 THEN param END,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
-  trace_context,
-  ordering_key,
-  tag,
-  max_tries,
-  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
-  status
-FROM notify_msg
-WHERE id = $2;
-
--- ended
-SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
-FROM notify_msg_history
-WHERE id = $2;
-
--- ended_if_free
-SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
-FROM notify_msg_history
-WHERE id = $2;
-
--- store_id
-SELECT store_id
-FROM notify_switch;
-
--- nack
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3,
-  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $2;
-
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  end_reason = $3,
-  error_group = NULL
-WHERE id = $2;
 
 -- mark_seen
 INSERT INTO notify_inbox (receiver, sender, idempotency_key, first_seen)

@@ -47,6 +47,10 @@ fn includes<'a>(file: &Path, text: &'a str) -> Vec<&'a str> {
                 found.push("../README.md");
                 continue;
             }
+            // What a build script writes is made from files that cargo lists, too.
+            if rest.starts_with(r#"concat!(env!("OUT_DIR"), "#) {
+                continue;
+            }
             let path = rest.strip_prefix('"').and_then(|rest| rest.split('"').next());
             found.push(path.unwrap_or_else(|| panic!("{}: cannot read this {name}…)", file.display())));
         }

@@ -154,7 +154,7 @@ fn there_are_no_drawer_modules() {
 fn sql_stands_in_the_crate_sql_and_nowhere_else_in_the_library() {
     let sql = ["SELECT ", "INSERT INTO", "UPDATE notify", "DELETE FROM", "notify_msg_history WHERE", "FOR UPDATE"];
     // The shop of the demo is an application, and tests of the program look into its database.
-    let others = ["crates/sql/src/", "crates/cli/src/demo/", "crates/cli/tests/"];
+    let others = ["crates/sql/src/", "crates/sql/build/", "crates/cli/src/demo/", "crates/cli/tests/"];
     let misplaced = sources()
         .into_iter()
         .filter(|(name, _)| name.starts_with("crates/") && !others.iter().any(|folder| name.starts_with(folder)))
@@ -179,7 +179,6 @@ fn only_the_dialect_files_differ_per_database() {
         "sqlite.rs",
         "statement.rs",
         "statements.rs",
-        "claim/due.rs",
         "shortcuts/insert_bare.rs",
         "shortcuts/insert_known.rs",
         "shortcuts/settle_at_once.rs",

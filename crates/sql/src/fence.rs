@@ -11,7 +11,7 @@ use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
 
 /// The condition that a row `b` of a batch has the fence of its notice `m`, and that the notice has this status. (`+ 0` for the
-/// reason of [`crate::claim::statements::due_by_ids`].)
+/// reason of the macro `due_by_id` in `claim/claim.sql`.)
 pub(crate) fn holds(status: &str) -> String {
     format!("m.fence = b.fence AND m.status + 0 = {status}")
 }

@@ -3,7 +3,7 @@
 //! All SQL of the library is in this crate, in layers. A file imports only files of its own layer and of those before it:
 //!
 //! 1. `dialect/` has the drivers and the differences between the databases; `connections/` has the store's own connections.
-//! 2. A topic has its statements and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `inbox/`, `operate/`, `shortcuts/`,
+//! 2. A topic has its statements, most in Rust yet and some in a `.sql` file, and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `inbox/`, `operate/`, `shortcuts/`,
 //!    and the files `ack.rs`, `alerts.rs`, `fence.rs`, `limits.rs`, `migrate.rs`, `nodes.rs`, `ordering.rs`, `record.rs`,
 //!    `tx.rs`.
 //! 3. `store.rs` runs the calls of the topics, and `roles.rs` assigns them to the traits of a store. `statements.rs` lists all statements.
@@ -35,9 +35,16 @@ mod roles;
 mod series;
 mod settle;
 mod shortcuts;
+mod sql;
 mod statements;
 mod store;
 mod tx;
+
+/// The build script, for its tests.
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../build/sql/mod.rs"]
+mod build;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -64,11 +64,11 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
     }
 
     async fn param_bytes(&self, claimed: &ClaimedNotice) -> Result<Option<usize>, StoreError> {
-        self.call("reading the size of a parameter", Purpose::Work, |on, now| large::bytes(on, now, claimed)).await
+        self.call("reading the size of a parameter", Purpose::Work, |on, _| large::bytes(on, claimed)).await
     }
 
     async fn param(&self, claimed: &ClaimedNotice) -> Result<Option<String>, StoreError> {
-        self.call("reading a large parameter", Purpose::Work, |on, now| large::text(on, now, claimed)).await
+        self.call("reading a large parameter", Purpose::Work, |on, _| large::text(on, claimed)).await
     }
 
     async fn authority(&self, id: i64) -> Result<Option<Authority>, StoreError> {
@@ -222,8 +222,7 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
     }
 
     async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.call("looking for blocked notices", Purpose::Work, |on, now| ordering::oldest_blocked(on, now, def_id))
-            .await
+        self.call("looking for blocked notices", Purpose::Work, |on, _| ordering::oldest_blocked(on, def_id)).await
     }
 
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {

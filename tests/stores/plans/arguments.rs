@@ -79,7 +79,11 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "oldest_blocked" => ["1", "5"].map(|id| list(&[id, "10000"])).to_vec(),
         "first_blocked" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "block" => [1, 500].map(|count| vec![ids(count), "600000".to_owned()]).to_vec(),
-        "claim_ids" | "claim_fresh" | "claim_picked" => {
+        "claim_picked" => {
+            let picked = |count: i64| ["0", "5"].map(|status| list(&[status, &ids(count), "'w'", "60000"]));
+            [1; 5].into_iter().chain([20, 500]).flat_map(picked).collect()
+        }
+        "claim_ids" | "claim_fresh" => {
             [1, 20, 500].map(|count| each_slice(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
         }
         "claim_keys" => {

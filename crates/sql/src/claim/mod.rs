@@ -6,7 +6,6 @@ pub(crate) mod leases;
 mod marks;
 pub(crate) mod plain;
 pub(crate) mod quota;
-pub(crate) mod statements;
 
 use solid_notify_core::limit::Quota;
 use solid_notify_core::store::{Claim, Claims};

@@ -7,30 +7,11 @@ use crate::claim::hints::ClaimHints;
 use crate::claim::plain::{needs_parts, plain_claim};
 use crate::dialect::Dialect;
 use crate::dialect::fault::conflict_pause;
-use crate::dialect::kind::Kind;
+use crate::dialect::query::Query;
 use crate::dialect::row::one_number;
-use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::dialect::statement::{Arg, int};
 use crate::limits::{try_lock, write};
-
-statements! {
-    QuotaStatements:
-    count_sending,
-    time_up,
-}
-
-impl QuotaStatements {
-    fn new(kind: Kind) -> Self {
-        let statement = |text: String| Statement::new(kind, &text);
-        Self {
-            // Reads at most as many index entries as the limit allows.
-            count_sending: statement(format!(
-                "SELECT count(*) FROM (SELECT 1 AS one FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent",
-                kind.by_slice()
-            )),
-            time_up: statement(format!("SELECT {}", kind.epoch_up(&kind.now()))),
-        }
-    }
-}
+use crate::sql::claim::{CountSending, TimeUp};
 
 /// Claims as many notices as the quota allows. A concurrent claim of the same definition finds the row locked and returns
 /// [`QuotaStop::Busy`], because a claim must not wait for another node, which may hang.
@@ -47,7 +28,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
     };
     // After the lock, in statements of their own, so that they see all earlier claims.
     let sending = match quota.total {
-        Some(most) => count_sending::<DB>(tx, now, claim.def_id, most).await?,
+        Some(most) => count_sending::<DB>(tx, claim.def_id, most).await?,
         None => 0,
     };
     let most = match allowance(&row, quota, time, sending, claim.lease) {
@@ -60,7 +41,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
         return Ok(notices.into());
     }
     // The attempts began between the two times. Counted from the later one, no span of time has too many.
-    let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).time_up, &[now]).await?;
+    let rows = TimeUp { clock: now.into() }.fetch::<DB>(tx).await?;
     let at = one_number::<DB>(&rows)?.unwrap_or(time).max(time);
     let new = begin(&row, quota, at, &attempted(&notices), claim.lease);
     if new != row {
@@ -70,14 +51,8 @@ pub(crate) async fn claim_within<DB: Dialect>(
     Ok(Claims { notices, stopped_by })
 }
 
-async fn count_sending<DB: Dialect>(
-    tx: &mut DB::Connection,
-    now: Arg<'_>,
-    def_id: i64,
-    most: usize,
-) -> sqlx::Result<usize> {
-    let args = [now, def_id.into(), int(most).into()];
-    let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).count_sending, &args).await?;
+async fn count_sending<DB: Dialect>(tx: &mut DB::Connection, def_id: i64, most: usize) -> sqlx::Result<usize> {
+    let rows = CountSending { def_id, most: int(most) }.fetch::<DB>(tx).await?;
     let count = one_number::<DB>(&rows)?.unwrap_or(0);
     Ok(usize::try_from(count).unwrap_or(0))
 }

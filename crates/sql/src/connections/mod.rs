@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::dialect::fault::fault;
+use crate::dialect::query::Query;
 use crate::dialect::statement::{Arg, Statement};
 use crate::dialect::{ConnectionPlan, Dialect, SessionLimits, give_up_after};
 
@@ -216,6 +217,14 @@ impl<DB: Dialect> Share<DB> {
             None => self.prepared().await?,
         };
         Ok(Borrowed { connection: Some(connection), share: self, is_untouched: false })
+    }
+
+    /// Runs one query on a connection of its own.
+    pub(crate) async fn read(&self, query: &impl Query) -> sqlx::Result<Vec<DB::Row>> {
+        let mut conn = self.get().await?;
+        let rows = query.fetch::<DB>(&mut conn).await?;
+        conn.done();
+        Ok(rows)
     }
 
     /// Runs one statement that reads, on a connection of its own.

@@ -77,24 +77,11 @@ impl Kind {
         if self == Postgres { time.to_owned() } else { self.epoch(time) }
     }
 
-    /// As [`Self::epoch`], rounded down to milliseconds.
+    /// As [`Self::epoch`], rounded down to milliseconds. On MySQL the division does that, and SQLite's times have no microseconds.
     pub(crate) fn epoch_down(self, time: &str) -> String {
-        self.epoch(&self.whole_millis(time, ""))
-    }
-
-    /// As [`Self::epoch`], rounded up to milliseconds.
-    pub(crate) fn epoch_up(self, time: &str) -> String {
-        self.epoch(&self.whole_millis(time, "999"))
-    }
-
-    /// `time` plus some microseconds, cut to milliseconds. SQLite's times have no microseconds.
-    fn whole_millis(self, time: &str, more: &str) -> String {
-        match (self, more) {
-            (Postgres, "") => format!("date_trunc('milliseconds', {time})"),
-            (Postgres, _) => format!("date_trunc('milliseconds', {time} + interval '{more} microseconds')"),
-            // The division in `epoch` rounds down.
-            (MySql, "") | (Sqlite, _) => time.to_owned(),
-            (MySql, _) => format!("({time} + INTERVAL {more} MICROSECOND)"),
+        match self {
+            Postgres => self.epoch(&format!("date_trunc('milliseconds', {time})")),
+            MySql | Sqlite => self.epoch(time),
         }
     }
 
@@ -181,6 +168,11 @@ impl Kind {
     /// conflict and has changed nothing. Not a session setting: behind a pooler other clients share it. `None`: not supported.
     pub(crate) fn wait_briefly(self) -> Option<&'static str> {
         (self == Postgres).then_some("(SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL")
+    }
+
+    /// True where a statement can limit its own wait for locks.
+    pub(crate) fn waits_briefly(self) -> bool {
+        self == Postgres
     }
 
     /// A batch as a table: one parameter holds a JSON array of objects, so that the statement's text is constant.
@@ -273,28 +265,6 @@ impl Kind {
         }
     }
 
-    /// True where no notice of `m`'s ordering key is before it or under way. Two claims at the same moment may both find that; a
-    /// unique index lets only one of them succeed.
-    ///
-    /// On Postgres and SQLite that is one index over a notice's place in its key: 0 for the one under way, else its id. MySQL
-    /// allows no generated column of an id, so there one index has the order and another one the notice under way.
-    pub(crate) fn its_turn(self) -> String {
-        let none = |by: &str, which: &str| {
-            format!(
-                "NOT EXISTS (SELECT 1 FROM notify_msg o{} WHERE o.def_id = m.def_id AND o.ordering_key = m.ordering_key AND {which})",
-                self.by_index(by)
-            )
-        };
-        let free = match self {
-            Postgres | Sqlite => none("", &format!("{} < m.id", self.place())),
-            MySql => {
-                let before = none("notify_msg_order", "o.id < m.id");
-                format!("{before} AND {}", none("notify_msg_under_way", "o.under_way = m.ordering_key"))
-            }
-        };
-        format!("(m.ordering_key IS NULL OR {free})")
-    }
-
     /// Reads a table by one index. MySQL's optimizer must not choose: with the statistics of a table that fills and empties
     /// it would read a whole queue slice for one notice of a key, or the whole index of prepared statements.
     pub(crate) fn by_index(self, index: &str) -> String {
@@ -310,31 +280,6 @@ impl Kind {
     /// reads and sorts the whole slice where the statistics show a small table (42,819 entries for 2 slices of 100,000 notices).
     pub(crate) fn order_of_slice(self) -> &'static str {
         if self == MySql { "m.def_id, m.status, m.next_call_time" } else { "m.next_call_time" }
-    }
-
-    /// Starts the search for due notices at a mark (`marks.rs`; null: at the start). Only on Postgres do index entries of deleted
-    /// rows remain while a transaction is open anywhere, so that a look steps over them.
-    #[allow(clippy::wrong_self_convention)] // It returns SQL that starts at a mark; it is not a constructor.
-    pub(crate) fn from_mark(self, mark: &str) -> String {
-        match self {
-            Postgres => format!(" AND m.next_call_time >= coalesce({}, '-infinity')", self.epoch_time(mark)),
-            MySql | Sqlite => String::new(),
-        }
-    }
-
-    /// The first notice of each ordering key of a batch, as `b.notice_id`: one index search each. `owner` is the definition.
-    pub(crate) fn first_of_keys(self, owner: &str, batch: &str) -> String {
-        format!(
-            "(SELECT (SELECT o.id FROM notify_msg o{} WHERE o.def_id = {owner} AND o.ordering_key = b.own_key
-              ORDER BY {} LIMIT 1) AS notice_id FROM {batch}) AS b",
-            self.by_index("notify_msg_order"),
-            self.order_of_key()
-        )
-    }
-
-    /// The order of the key's index, for a look at one key. MySQL needs all its columns, as in [`Self::order_of_slice`].
-    pub(crate) fn order_of_key(self) -> &'static str {
-        if self == MySql { "o.def_id, o.ordering_key, o.id" } else { self.place() }
     }
 
     /// The sort order of the notices `o` of an ordering key.

@@ -9,6 +9,7 @@ pub(crate) mod kind;
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+pub(crate) mod query;
 pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -23,7 +24,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database, Pool, Transaction};
 
 use crate::dialect::kind::Kind;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Prepared, Statement};
 
 /// A database that solid-notify runs on: `sqlx::Postgres`, `sqlx::MySql` (MariaDB too) and `sqlx::Sqlite`.
 ///
@@ -49,7 +50,7 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn fetch<'c>(
         conn: &'c mut Self::Connection,
-        statement: &'c Statement,
+        statement: impl Into<Prepared<'c>>,
         args: &'c [Arg<'c>],
     ) -> BoxFuture<'c, sqlx::Result<Vec<Self::Row>>>;
 
@@ -57,7 +58,7 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn execute<'c>(
         conn: &'c mut Self::Connection,
-        statement: &'c Statement,
+        statement: impl Into<Prepared<'c>>,
         args: &'c [Arg<'c>],
     ) -> BoxFuture<'c, sqlx::Result<Changed>>;
 
@@ -243,26 +244,34 @@ macro_rules! driver {
     ($db:ty) => {
         fn fetch<'c>(
             conn: &'c mut <$db as sqlx::Database>::Connection,
-            statement: &'c Statement,
+            statement: impl Into<Prepared<'c>>,
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Vec<<$db as sqlx::Database>::Row>>> {
+            let statement: Prepared<'c> = statement.into();
             Box::pin(async move {
-                match statement.spelled_out(args)? {
+                match statement.spelled_out(Self::KIND, args)? {
                     Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(conn).await,
-                    None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).fetch_all(conn).await,
+                    None => {
+                        let arguments = statement.arguments::<$db>(Self::KIND, args)?;
+                        sqlx::query_with(statement.sql, arguments).fetch_all(conn).await
+                    }
                 }
             })
         }
 
         fn execute<'c>(
             conn: &'c mut <$db as sqlx::Database>::Connection,
-            statement: &'c Statement,
+            statement: impl Into<Prepared<'c>>,
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Changed>> {
+            let statement: Prepared<'c> = statement.into();
             Box::pin(async move {
-                let done = match statement.spelled_out(args)? {
+                let done = match statement.spelled_out(Self::KIND, args)? {
                     Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(conn).await?,
-                    None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).execute(conn).await?,
+                    None => {
+                        let arguments = statement.arguments::<$db>(Self::KIND, args)?;
+                        sqlx::query_with(statement.sql, arguments).execute(conn).await?
+                    }
                 };
                 Ok(changed(&done))
             })

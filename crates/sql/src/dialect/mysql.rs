@@ -9,7 +9,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 
 use crate::dialect::kind::Kind;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Prepared, Statement};
 use crate::dialect::{
     Changed, Committed, ConnectionPlan, Dialect, MigrationLock, Presence, SessionLimits, address, driver, sealed,
 };
@@ -86,7 +86,7 @@ impl Dialect for MySql {
             // If a future is dropped while sqlx 0.9 prepares a statement, the connection is out of step with the server: its next
             // use hangs or panics. The statements stay prepared, so this costs time only once.
             for statement in statements {
-                if conn.prepare(statement.sql()).await.is_err() {
+                if conn.prepare(Prepared::from(*statement).sql).await.is_err() {
                     return;
                 }
             }

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Executor, Pool, Postgres, Row, Transaction};
 
 use crate::dialect::kind::Kind;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Prepared};
 use crate::dialect::{
     Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, address, driver, sealed,
 };

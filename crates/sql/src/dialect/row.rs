@@ -1,11 +1,10 @@
 //! Reads and locks rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
 use solid_notify_core::notice::{ClaimedNotice, OwnLimits, Status, time_from_millis};
-use solid_notify_core::store::LARGE_PARAM;
 
 use crate::dialect::Dialect;
-use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
+use crate::sql::claim::Claimed;
 
 /// Declares the columns of one kind of row, each with its SQL, in the order in which a statement selects them. The list makes both
 /// the text of the SELECT (`list`) and the positions at which a reader finds the columns by their names (`AT`): a search for the name
@@ -35,35 +34,6 @@ macro_rules! columns {
     };
 }
 pub(crate) use columns;
-
-columns! {
-    /// The columns that a claim returns, without a large parameter. No alias in front, because SQLite allows none in RETURNING; so no batch has a column
-    /// `id`.
-    pub(crate) Claimed(kind: Kind, new_fence: &str, called: &str):
-    id = "id";
-    def_id = "def_id";
-    param = format!("CASE WHEN {} <= {LARGE_PARAM} THEN param END", kind.json_bytes("param"));
-    description = "description";
-    errors = "errors";
-    fence = new_fence;
-    failures = "failures";
-    crashes = "crashes";
-    worker = "worker";
-    last_call_time = kind.moment(called);
-    create_time = kind.moment("create_time");
-    trace_context = "trace_context";
-    ordering_key = "ordering_key";
-    tag = "tag";
-    max_tries = "max_tries";
-    expires_at = kind.moment("expires_at");
-}
-
-impl Claimed {
-    /// The columns of a notice whose claim is stored.
-    pub(crate) fn stored(kind: Kind) -> String {
-        Self::list(kind, "fence", "last_call_time")
-    }
-}
 
 pub(crate) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
     DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))

@@ -6,7 +6,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
 
 use crate::dialect::kind::Kind;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Prepared};
 use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
 
 impl sealed::Sealed for Sqlite {}

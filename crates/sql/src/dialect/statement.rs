@@ -40,11 +40,28 @@ pub(crate) use statements;
 /// A statement with a constant text, so that drivers prepare it once.
 #[derive(Clone)]
 pub struct Statement {
-    kind: Kind,
     source: String,
     sql: SqlStr,
-    /// For each placeholder of `sql`, the number of its argument.
+    /// As in [`Prepared`].
     order: Vec<usize>,
+}
+
+/// A statement in the form that a driver takes.
+#[derive(Debug, Clone)]
+pub struct Prepared<'s> {
+    pub(crate) sql: SqlStr,
+    /// The text with `$1`, `$2` …
+    pub(crate) numbered: &'s str,
+    /// The number of its first argument there.
+    pub(crate) first: usize,
+    /// For each placeholder of `sql`, the position of its argument.
+    pub(crate) order: &'s [usize],
+}
+
+impl<'s> From<&'s Statement> for Prepared<'s> {
+    fn from(Statement { source, sql, order }: &'s Statement) -> Self {
+        Self { sql: sql.clone(), numbered: source, first: 1, order }
+    }
 }
 
 /// One argument.
@@ -63,6 +80,30 @@ pub enum Arg<'a> {
 impl From<i64> for Arg<'_> {
     fn from(value: i64) -> Self {
         Self::Int(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Arg<'_> {
+    fn from(value: Option<i64>) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<bool> for Arg<'_> {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl<'a> From<&'a [i64]> for Arg<'a> {
+    fn from(value: &'a [i64]) -> Self {
+        Self::Ids(value)
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Arg<'a> {
+    fn from(value: Option<&'a str>) -> Self {
+        Self::Text(value)
     }
 }
 
@@ -85,34 +126,31 @@ pub(crate) fn json(values: &impl Serialize) -> sqlx::Result<String> {
 impl Statement {
     pub(crate) fn new(kind: Kind, source: &str) -> Self {
         let (sql, order) = render(kind, source);
-        Self { kind, source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
+        Self { source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
     }
 
     /// The original text, with numbered placeholders.
     pub(crate) fn text(&self) -> &str {
         &self.source
     }
+}
 
-    pub(crate) fn sql(&self) -> SqlStr {
-        self.sql.clone()
-    }
-
-    /// Converts `args`, which are in the order of their numbers, to the driver's form.
-    pub(crate) fn arguments<DB>(&self, args: &[Arg<'_>]) -> sqlx::Result<DB::Arguments>
+impl Prepared<'_> {
+    /// Converts the arguments to the driver's form.
+    pub(crate) fn arguments<DB: Database>(&self, kind: Kind, args: &[Arg<'_>]) -> sqlx::Result<DB::Arguments>
     where
-        DB: Database,
         for<'q> Option<i64>: Encode<'q, DB> + Type<DB>,
         for<'q> Option<&'q str>: Encode<'q, DB> + Type<DB>,
         for<'q> bool: Encode<'q, DB> + Type<DB>,
     {
         let mut arguments = DB::Arguments::default();
-        for number in &self.order {
-            let added = match args.get(*number - 1) {
+        for position in self.order {
+            let added = match args.get(*position) {
                 Some(Arg::Int(value)) => arguments.add(*value),
                 Some(Arg::Text(value)) => arguments.add(*value),
                 Some(Arg::Bool(value)) => arguments.add(*value),
-                Some(Arg::Ids(ids)) => arguments.add(Some(list(self.kind, ids).as_str())),
-                None => return Err(self.is_missing(*number)),
+                Some(Arg::Ids(ids)) => arguments.add(Some(list(kind, ids).as_str())),
+                None => return Err(self.is_missing(*position)),
             };
             added.map_err(sqlx::Error::Encode)?;
         }
@@ -120,24 +158,24 @@ impl Statement {
     }
 
     /// Returns the text with the arguments in it, where one of them is a list and this database has no parameter for lists.
-    pub(crate) fn spelled_out(&self, args: &[Arg<'_>]) -> sqlx::Result<Option<String>> {
-        if self.kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
+    pub(crate) fn spelled_out(&self, kind: Kind, args: &[Arg<'_>]) -> sqlx::Result<Option<String>> {
+        if kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
             return Ok(None);
         }
-        if let Some(number) = self.order.iter().find(|number| **number > args.len()) {
-            return Err(self.is_missing(*number));
+        if let Some(position) = self.order.iter().find(|position| **position >= args.len()) {
+            return Err(self.is_missing(*position));
         }
-        let value = |number: usize| match args[number - 1] {
+        let value = |number: usize| match args[number - self.first] {
             Arg::Int(value) => value.map_or("NULL".to_owned(), |value| value.to_string()),
             Arg::Text(value) => mysql_literal(value),
             Arg::Bool(value) => value.to_string(),
-            Arg::Ids(ids) => list(self.kind, ids),
+            Arg::Ids(ids) => list(kind, ids),
         };
-        Ok(Some(replaced(&self.source, value)))
+        Ok(Some(replaced(self.numbered, value)))
     }
 
-    fn is_missing(&self, number: usize) -> sqlx::Error {
-        sqlx::Error::Encode(format!("argument ${number} is missing for: {}", self.source).into())
+    fn is_missing(&self, position: usize) -> sqlx::Error {
+        sqlx::Error::Encode(format!("argument {} is missing for: {}", position + 1, self.numbered).into())
     }
 }
 
@@ -159,18 +197,18 @@ fn mysql_literal(text: Option<&str>) -> String {
     text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
 }
 
-/// Returns the driver's text, and which argument each of its placeholders takes.
+/// Returns the driver's text, and the position of the argument that each of its placeholders takes.
 ///
 /// Postgres and SQLite number their placeholders: they get each argument once, up to the highest number used.
 fn render(kind: Kind, source: &str) -> (String, Vec<usize>) {
     let mut uses = Vec::new();
     let sql = replaced(source, |number| {
-        uses.push(number);
+        uses.push(number - 1);
         if kind == Kind::MySql { "?".to_owned() } else { format!("${number}") }
     });
     let order = match kind {
         Kind::MySql => uses,
-        Kind::Postgres | Kind::Sqlite => (1..=uses.into_iter().max().unwrap_or(0)).collect(),
+        Kind::Postgres | Kind::Sqlite => (0..uses.into_iter().map(|use_| use_ + 1).max().unwrap_or(0)).collect(),
     };
     (sql, order)
 }
@@ -201,7 +239,7 @@ mod tests {
     fn mysql_gets_its_arguments_in_the_order_of_their_use() {
         let (sql, order) = render(Kind::MySql, "a = $2 AND b = $1 AND c = $2 AND p '$.id'");
         assert_eq!(sql, "a = ? AND b = ? AND c = ? AND p '$.id'");
-        assert_eq!(order, [2, 1, 2]);
+        assert_eq!(order, [1, 0, 1]);
     }
 
     #[test]
@@ -209,18 +247,31 @@ mod tests {
         let statement = Statement::new(Kind::MySql, "a IN ($3) AND b = $1 AND c = $2 AND d = $4 AND p '$.id'");
         let args = [Arg::Int(None), "'; $3 \\".into(), Arg::Ids(&[7, -8]), Arg::Bool(true)];
         let expected = "a IN (7,-8) AND b = NULL AND c = _utf8mb4 X'273b202433205c' AND d = true AND p '$.id'";
-        assert_eq!(statement.spelled_out(&args).unwrap().as_deref(), Some(expected));
-        assert_eq!(statement.spelled_out(&args[..2]).unwrap(), None, "without a list it is prepared");
-        assert!(statement.spelled_out(&args[..3]).unwrap_err().to_string().contains("argument $4 is missing"));
-        let of_none = Statement::new(Kind::MySql, "a IN ($1)").spelled_out(&[Arg::Ids(&[])]).unwrap();
+        assert_eq!(Prepared::from(&statement).spelled_out(Kind::MySql, &args).unwrap().as_deref(), Some(expected));
+        assert_eq!(
+            Prepared::from(&statement).spelled_out(Kind::MySql, &args[..2]).unwrap(),
+            None,
+            "without a list it is prepared"
+        );
+        assert!(
+            Prepared::from(&statement)
+                .spelled_out(Kind::MySql, &args[..3])
+                .unwrap_err()
+                .to_string()
+                .contains("argument 4 is missing")
+        );
+        let of_none = Prepared::from(&Statement::new(Kind::MySql, "a IN ($1)"))
+            .spelled_out(Kind::MySql, &[Arg::Ids(&[])])
+            .unwrap();
         assert_eq!(of_none.as_deref(), Some("a IN (NULL)"));
-        assert_eq!(Statement::new(Kind::Postgres, "a = $1").spelled_out(&[Arg::Ids(&[7])]).unwrap(), None);
+        let prepared = Statement::new(Kind::Postgres, "a = $1");
+        assert_eq!(Prepared::from(&prepared).spelled_out(Kind::Postgres, &[Arg::Ids(&[7])]).unwrap(), None);
     }
 
     #[test]
     fn numbered_placeholders_stay_and_each_argument_is_passed_once() {
         let (sql, order) = render(Kind::Postgres, "a = $3 AND b = $1");
         assert_eq!(sql, "a = $3 AND b = $1");
-        assert_eq!(order, [1, 2, 3]);
+        assert_eq!(order, [0, 1, 2]);
     }
 }

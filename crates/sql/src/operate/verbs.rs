@@ -249,7 +249,7 @@ async fn revive<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, rows: &[Verb
 async fn cancel<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, ids: &[i64], reason: &str) -> sqlx::Result<()> {
     let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
     let args = [now, Arg::Ids(ids), reason.into()];
-    let keys = keys_of::<DB>(tx, now, ids).await?;
+    let keys = keys_of::<DB>(tx, ids).await?;
     make_room::<DB>(tx, now, ids).await?;
     DB::execute(tx, &verbs.cancel, &args).await?;
     DB::execute(tx, &settle.remove, &args[..2]).await?;

@@ -5,35 +5,12 @@ use solid_notify_core::notice::{ClaimedNotice, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 
 use crate::claim::hints::ClaimHints;
-use crate::claim::plain::{claim_arguments, claimed, ids_of, in_order, plain_claim};
-use crate::claim::statements::{changes, due_by_ids};
+use crate::claim::plain::{Given, claimed, ids_of, in_order, plain_claim};
 use crate::dialect::Dialect;
 use crate::dialect::fault::fault;
-use crate::dialect::kind::Kind;
-use crate::dialect::row::Claimed;
-use crate::dialect::statement::{Arg, Statement, statements};
-
-statements! {
-    FreshStatements:
-    [claim_fresh,]
-}
-
-impl FreshStatements {
-    fn new(kind: Kind) -> Self {
-        // As `claim_ids`, for notices without an ordering key that are probably not locked.
-        let (changes, due, claimed) = (changes(kind), due_by_ids(kind), Claimed::stored(kind));
-        let claim_fresh = kind.wait_briefly().map(|wait_briefly| {
-            format!(
-                "UPDATE notify_msg AS m
-                 SET {changes}
-                 WHERE m.id = ANY ($4::text::bigint[]) AND {due} AND m.ordering_key IS NULL
-                     AND {wait_briefly}
-                 RETURNING {claimed}"
-            )
-        });
-        Self { claim_fresh: claim_fresh.map(|text| Statement::new(kind, &text)) }
-    }
-}
+use crate::dialect::query::Query;
+use crate::dialect::statement::Arg;
+use crate::sql::shortcuts::ClaimFresh;
 
 /// Claims fresh notices without locking them first. A second statement, of the plain path, claims those that the first one left:
 /// notices with an ordering key, and all where one of them is locked. `None`: nothing was claimed.
@@ -46,16 +23,14 @@ pub(crate) async fn claim_fresh<DB: Dialect>(
     hints: &ClaimHints,
     claim: &Claim,
 ) -> sqlx::Result<Option<Vec<ClaimedNotice>>> {
-    let (ClaimWhat::Ids(ids), Some(claim_fresh)) = (&claim.what, &FreshStatements::of(DB::KIND).claim_fresh) else {
-        return Ok(None);
-    };
-    if hints.met_lock.lately() {
+    let ClaimWhat::Ids(ids) = &claim.what else { return Ok(None) };
+    if !DB::KIND.waits_briefly() || hints.met_lock.lately() {
         return Ok(None);
     }
     let wanted = &ids[..claim.limit.min(ids.len())];
-    let args = claim_arguments(now, hints, claim, Status::NotSent, Arg::Ids(wanted));
+    let Given { clock, def_id, status, worker, lease } = Given::new(now, claim, Status::NotSent);
     let mut fresh = Vec::new();
-    match DB::fetch(conn, claim_fresh, &args).await {
+    match (ClaimFresh { clock, def_id, status, ids: wanted, worker, lease }).fetch::<DB>(conn).await {
         Err(error) if fault::<DB>(&error) == FaultKind::Conflict => hints.met_lock.note(),
         rows => fresh = claimed::<DB>(&rows?),
     }
