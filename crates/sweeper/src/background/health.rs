@@ -352,6 +352,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn definition_whose_notices_are_forwarded_again_is_not_refused() {
+        let health = Health::new(Duration::ZERO, Duration::ZERO);
+        health.forwards(&BTreeMap::from([(7, "WRONGTYPE".to_owned())]));
+        assert!(health.not_sending(Duration::ZERO).is_some_and(|why| why.contains("WRONGTYPE")));
+        health.forwards(&BTreeMap::new());
+        assert_eq!(health.not_sending(Duration::ZERO), None);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn refusal_that_keeps_an_outage_from_ending_is_named() {
         let health = Health::new(Duration::ZERO, Duration::ZERO);
         let error = |kind, text: &'static str| StoreError::new("reading", kind, text);
