@@ -170,11 +170,6 @@ impl Kind {
         (self == Postgres).then_some("(SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL")
     }
 
-    /// True where a statement can limit its own wait for locks.
-    pub(crate) fn waits_briefly(self) -> bool {
-        self == Postgres
-    }
-
     /// A batch as a table: one parameter holds a JSON array of objects, so that the statement's text is constant.
     pub(crate) fn batch(self, parameter: &str, columns: &[(&str, Ty)]) -> String {
         let each = |write: &dyn Fn(&str, Ty) -> String| {

@@ -1,9 +1,10 @@
 //! [`Query`]: a statement of a `.sql` file with its arguments. The build script renders the files, and makes a struct for each statement, so that
 //! an argument that is missing, unknown or of another type does not compile.
 
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+use sqlx::SqlStr;
 
 use crate::dialect::kind::Kind;
+use crate::dialect::row::explain;
 pub(crate) use crate::dialect::statement::Arg;
 use crate::dialect::statement::Prepared;
 use crate::dialect::{Changed, Dialect};
@@ -76,11 +77,8 @@ pub(crate) trait Query: Sync {
     /// Has the database explain it: it then checks the rights that the statement needs.
     fn explain<DB: Dialect>(&self, conn: &mut DB::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
         async move {
-            let (prepared, arguments) = (Self::prepared(DB::KIND)?, self.arguments());
-            let numbered = format!("EXPLAIN {}", prepared.numbered);
-            let sql = AssertSqlSafe(format!("EXPLAIN {}", prepared.sql.as_str())).into_sql_str();
-            let explained = Prepared { sql, numbered: &numbered, ..prepared };
-            DB::fetch(conn, explained, arguments.as_ref()).await.map(drop)
+            let arguments = self.arguments();
+            explain::<DB>(conn, Self::prepared(DB::KIND)?, arguments.as_ref()).await
         }
     }
 

@@ -1,9 +1,10 @@
 //! Reads and locks rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
 use solid_notify_core::notice::{ClaimedNotice, OwnLimits, Status, time_from_millis};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::dialect::Dialect;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Prepared, Statement};
 use crate::sql::claim::Claimed;
 
 /// Declares the columns of one kind of row, each with its SQL, in the order in which a statement selects them. The list makes both
@@ -115,11 +116,13 @@ const CREATE_TRIES: usize = 5;
 /// Has the database explain a statement: it then checks the rights that the statement needs.
 pub(crate) async fn explain<DB: Dialect>(
     conn: &mut DB::Connection,
-    statement: &Statement,
+    statement: impl Into<Prepared<'_>>,
     args: &[Arg<'_>],
 ) -> sqlx::Result<()> {
-    let explained = Statement::new(DB::KIND, &format!("EXPLAIN {}", statement.text()));
-    DB::fetch(conn, &explained, args).await.map(drop)
+    let statement: Prepared<'_> = statement.into();
+    let numbered = format!("EXPLAIN {}", statement.numbered);
+    let sql = AssertSqlSafe(format!("EXPLAIN {}", statement.sql.as_str())).into_sql_str();
+    DB::fetch(conn, Prepared { sql, numbered: &numbered, ..statement }, args).await.map(drop)
 }
 
 /// Locks a row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared lock

@@ -175,7 +175,7 @@ impl Prepared<'_> {
     }
 
     fn is_missing(&self, position: usize) -> sqlx::Error {
-        sqlx::Error::Encode(format!("argument {} is missing for: {}", position + 1, self.numbered).into())
+        sqlx::Error::Encode(format!("argument ${} is missing for: {}", position + self.first, self.numbered).into())
     }
 }
 
@@ -247,19 +247,11 @@ mod tests {
         let statement = Statement::new(Kind::MySql, "a IN ($3) AND b = $1 AND c = $2 AND d = $4 AND p '$.id'");
         let args = [Arg::Int(None), "'; $3 \\".into(), Arg::Ids(&[7, -8]), Arg::Bool(true)];
         let expected = "a IN (7,-8) AND b = NULL AND c = _utf8mb4 X'273b202433205c' AND d = true AND p '$.id'";
-        assert_eq!(Prepared::from(&statement).spelled_out(Kind::MySql, &args).unwrap().as_deref(), Some(expected));
-        assert_eq!(
-            Prepared::from(&statement).spelled_out(Kind::MySql, &args[..2]).unwrap(),
-            None,
-            "without a list it is prepared"
-        );
-        assert!(
-            Prepared::from(&statement)
-                .spelled_out(Kind::MySql, &args[..3])
-                .unwrap_err()
-                .to_string()
-                .contains("argument 4 is missing")
-        );
+        let prepared = Prepared::from(&statement);
+        assert_eq!(prepared.spelled_out(Kind::MySql, &args).unwrap().as_deref(), Some(expected));
+        assert_eq!(prepared.spelled_out(Kind::MySql, &args[..2]).unwrap(), None, "without a list it is prepared");
+        let missing = prepared.spelled_out(Kind::MySql, &args[..3]).unwrap_err();
+        assert!(missing.to_string().contains("argument $4 is missing"));
         let of_none = Prepared::from(&Statement::new(Kind::MySql, "a IN ($1)"))
             .spelled_out(Kind::MySql, &[Arg::Ids(&[])])
             .unwrap();

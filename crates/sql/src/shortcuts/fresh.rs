@@ -24,7 +24,7 @@ pub(crate) async fn claim_fresh<DB: Dialect>(
     claim: &Claim,
 ) -> sqlx::Result<Option<Vec<ClaimedNotice>>> {
     let ClaimWhat::Ids(ids) = &claim.what else { return Ok(None) };
-    if !DB::KIND.waits_briefly() || hints.met_lock.lately() {
+    if DB::KIND.wait_briefly().is_none() || hints.met_lock.lately() {
         return Ok(None);
     }
     let wanted = &ids[..claim.limit.min(ids.len())];
